@@ -9,11 +9,9 @@ from typing import Protocol
 import numpy as np
 import numpy.typing as npt
 
+from lookupdec.ids import Ids
 from lookupdec.stats import Stats, Step
 from lookupdec.verify import accept
-
-Ids = Sequence[int] | npt.NDArray[np.integer]
-"""Token ids: any integer sequence or one-dimensional integer array."""
 
 
 class Drafter(Protocol):

@@ -1,0 +1,237 @@
+"""Numba kernels of the suffix index: an online suffix automaton on flat int32 arrays. Knows no drafting.
+
+Layout (all int32):
+
+``states``  [capacity_states * 8]  one automaton state in half a cache line, fields ``LENGTH`` .. ``FIRST`` below
+``edges``   [capacity_edges * 4]   open-addressing hash of the transitions that do not fit in their state
+``meta``    [8]                    counters, fields ``N_TOKENS`` .. ``MATCH_END`` below
+``path``    [1 + 2 * MAX_PATH]     number of entries, then (length, end) of every context of the last token, longest first
+
+Source: Blumer et al. 1985, "The smallest automaton recognizing the subwords of a text".
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+from numba import njit
+
+Int32Array = npt.NDArray[np.int32]
+
+# Fields of a state. LENGTH: of its longest string. LINK: state of the longest proper suffix with other ends.
+# RECENT, FIRST: end (exclusive) of its latest and its first occurrence. COUNT: occurrences seen.
+# TOKEN, NEXT: its first transition, kept inline since most states have no other. MORE: its other transitions, a list.
+LENGTH, LINK, RECENT, COUNT, TOKEN, NEXT, MORE, FIRST = range(8)
+STATE_FIELDS = 8
+
+# Fields of an edge: from STATE by TOKEN to TARGET; CHAIN is the next edge of the same state.
+EDGE_STATE, EDGE_TOKEN, EDGE_TARGET, EDGE_CHAIN = range(4)
+EDGE_FIELDS = 4
+
+N_TOKENS, N_STATES, N_EDGES, LAST, MATCH_LENGTH, MATCH_END = range(6)
+META_FIELDS = 8
+
+# Contexts marked per appended token. Text has about ten; only degenerate input ("aaaa") has more, and there the
+# shorter ones keep an older, still valid, occurrence. The bound is what makes append amortised O(1).
+MAX_PATH = 48
+
+NONE = -1
+
+
+@njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+def edge_slot(edges: Int32Array, state: int, token: int) -> int:
+    """Return the slot that holds the edge (state, token), or the empty one where it belongs."""
+    slots = edges.size // EDGE_FIELDS
+    mixed = np.uint64(state) * np.uint64(0x9E3779B97F4A7C15) ^ np.uint64(token) * np.uint64(0xD6E8FEB86659FD93)
+    mixed ^= mixed >> np.uint64(29)
+    mixed *= np.uint64(0xBF58476D1CE4E5B9)
+    slot = np.int64(((mixed >> np.uint64(32)) * np.uint64(slots)) >> np.uint64(32))
+    while True:
+        at = slot * EDGE_FIELDS
+        found = edges[at + EDGE_STATE]
+        if found == NONE or (found == state and edges[at + EDGE_TOKEN] == token):
+            return at
+        slot += 1
+        if slot == slots:
+            slot = 0
+
+
+@njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+def follow(states: Int32Array, edges: Int32Array, state: int, token: int) -> int:
+    """Return the state reached from ``state`` by ``token``, or NONE."""
+    at = state * STATE_FIELDS
+    if states[at + NEXT] == NONE:
+        return NONE
+    if states[at + TOKEN] == token:
+        return states[at + NEXT]
+    if states[at + MORE] == NONE:
+        return NONE
+    slot = edge_slot(edges, state, token)
+    if edges[slot + EDGE_STATE] == NONE:
+        return NONE
+    return edges[slot + EDGE_TARGET]
+
+
+@njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+def redirect(states: Int32Array, edges: Int32Array, meta: Int32Array, state: int, token: int, target: int) -> None:
+    """Make ``token`` lead from ``state`` to ``target``, whether or not it led anywhere before."""
+    at = state * STATE_FIELDS
+    if states[at + NEXT] == NONE or states[at + TOKEN] == token:
+        states[at + TOKEN] = token
+        states[at + NEXT] = target
+        return
+    slot = edge_slot(edges, state, token)
+    if edges[slot + EDGE_STATE] == NONE:
+        edges[slot + EDGE_STATE] = state
+        edges[slot + EDGE_TOKEN] = token
+        edges[slot + EDGE_CHAIN] = states[at + MORE]
+        states[at + MORE] = slot
+        meta[N_EDGES] += 1
+    edges[slot + EDGE_TARGET] = target
+
+
+@njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+def clone(states: Int32Array, edges: Int32Array, meta: Int32Array, original: int, length: int) -> int:
+    """Copy a state under a shorter longest string and return the copy."""
+    copy = meta[N_STATES]
+    meta[N_STATES] += 1
+    source = original * STATE_FIELDS
+    target = copy * STATE_FIELDS
+    for field in range(STATE_FIELDS):
+        states[target + field] = states[source + field]
+    states[target + LENGTH] = length
+    states[target + MORE] = NONE
+    slot = states[source + MORE]
+    while slot != NONE:
+        redirect(states, edges, meta, copy, edges[slot + EDGE_TOKEN], edges[slot + EDGE_TARGET])
+        slot = edges[slot + EDGE_CHAIN]
+    states[source + LINK] = copy
+    return copy
+
+
+@njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+def new_state(states: Int32Array, meta: Int32Array, length: int, end: int) -> int:
+    """Add a state without transitions whose strings have occurred once, ending at ``end``."""
+    state = meta[N_STATES]
+    meta[N_STATES] += 1
+    at = state * STATE_FIELDS
+    states[at + LENGTH] = length
+    states[at + LINK] = NONE
+    states[at + RECENT] = end
+    states[at + COUNT] = 1
+    states[at + TOKEN] = NONE
+    states[at + NEXT] = NONE
+    states[at + MORE] = NONE
+    states[at + FIRST] = end
+    return state
+
+
+@njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+def degree(states: Int32Array, edges: Int32Array, state: int) -> int:
+    """Return how many edges a clone of ``state`` would add to the table."""
+    count = 0
+    slot = states[state * STATE_FIELDS + MORE]
+    while slot != NONE:
+        count += 1
+        slot = edges[slot + EDGE_CHAIN]
+    return count
+
+
+@njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+def append(states: Int32Array, edges: Int32Array, meta: Int32Array, token: int) -> bool:
+    """Extend the automaton by one token, or return False and change nothing where its edges would not fit.
+
+    One token can add as many edges as there are contexts ("aaaab"), so they are counted before anything moves.
+    """
+    first = meta[LAST]
+    state = first
+    target = NONE
+    added = 0
+    while state != NONE:
+        target = follow(states, edges, state, token)
+        if target != NONE:
+            break
+        added += 1
+        state = states[state * STATE_FIELDS + LINK]
+    must_clone = False
+    length = 0
+    if target != NONE:
+        length = states[state * STATE_FIELDS + LENGTH] + 1
+        must_clone = states[target * STATE_FIELDS + LENGTH] != length
+        if must_clone:
+            added += degree(states, edges, target)
+    if (meta[N_EDGES] + added) * 3 > edges.size // EDGE_FIELDS * 2:
+        return False
+
+    end = meta[N_TOKENS] + 1
+    meta[N_TOKENS] = end
+    current = new_state(states, meta, end, end)
+    meta[LAST] = current
+    while first != state:
+        redirect(states, edges, meta, first, token, current)
+        first = states[first * STATE_FIELDS + LINK]
+    if target == NONE:
+        states[current * STATE_FIELDS + LINK] = 0
+        return True
+    if must_clone:
+        copy = clone(states, edges, meta, target, length)
+        while state != NONE and follow(states, edges, state, token) == target:
+            redirect(states, edges, meta, state, token, copy)
+            state = states[state * STATE_FIELDS + LINK]
+        target = copy
+    states[current * STATE_FIELDS + LINK] = target
+    return True
+
+
+@njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+def mark(states: Int32Array, meta: Int32Array, path: Int32Array) -> None:
+    """Note every context of the last token with its latest earlier occurrence, then make this one the latest."""
+    end = meta[N_TOKENS]
+    state = states[meta[LAST] * STATE_FIELDS + LINK]
+    entries = 0
+    while state > 0 and entries < MAX_PATH:
+        at = state * STATE_FIELDS
+        path[1 + 2 * entries] = states[at + LENGTH]
+        path[2 + 2 * entries] = states[at + RECENT]
+        states[at + RECENT] = end
+        states[at + COUNT] += 1
+        state = states[at + LINK]
+        entries += 1
+    path[0] = entries
+    meta[MATCH_LENGTH] = path[1] if entries else 0
+    meta[MATCH_END] = path[2] if entries else 0
+
+
+@njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+def extend(
+    states: Int32Array, edges: Int32Array, meta: Int32Array, path: Int32Array, text: Int32Array, ids: Int32Array
+) -> int:
+    """Append ``ids`` until they or the room are used up; return how many were appended. ``text`` receives them."""
+    max_states = states.size // STATE_FIELDS - 2
+    for i in range(ids.size):
+        position = meta[N_TOKENS]
+        if meta[N_STATES] > max_states or position >= text.size or not append(states, edges, meta, ids[i]):
+            return i
+        text[position] = ids[i]
+        mark(states, meta, path)
+    return ids.size
+
+
+@njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+def rehash(states: Int32Array, edges: Int32Array, larger: Int32Array) -> None:
+    """Move all edges into the empty table ``larger``, rebuilding each state's list."""
+    for old in range(0, edges.size, EDGE_FIELDS):
+        state = edges[old + EDGE_STATE]
+        if state == NONE:
+            continue
+        states[state * STATE_FIELDS + MORE] = NONE
+    for old in range(0, edges.size, EDGE_FIELDS):
+        state = edges[old + EDGE_STATE]
+        if state == NONE:
+            continue
+        slot = edge_slot(larger, state, edges[old + EDGE_TOKEN])
+        larger[slot + EDGE_STATE] = state
+        larger[slot + EDGE_TOKEN] = edges[old + EDGE_TOKEN]
+        larger[slot + EDGE_TARGET] = edges[old + EDGE_TARGET]
+        larger[slot + EDGE_CHAIN] = states[state * STATE_FIELDS + MORE]
+        states[state * STATE_FIELDS + MORE] = slot
