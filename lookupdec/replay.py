@@ -22,7 +22,7 @@ from lookupdec.traces import Trace, load_traces
 __all__ = ["COPY_CAPS", "ReplayResult", "Trace", "best_speedup", "copy_limit", "load_traces", "replay"]
 
 CONTEXT_TOKENS = 8192
-"""What this leaves after prompt and output so far is the ``limit`` given to the drafter: no hint of the end."""
+"""The drafter's ``limit`` is what this leaves after prompt and output so far: no hint of the end."""
 COPY_CAPS = (64, 128, 1024)
 """Longest spans that the copy limit is computed with."""
 
