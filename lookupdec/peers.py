@@ -2,10 +2,10 @@
 
 Knows nothing of the engines around those rules. What each rule does with a text:
 
-- transformers' prompt lookup: the last n tokens, n from the largest down to 1; the leftmost earlier place where
-  they stand; what follows there.
-- vLLM's n-gram: the longest n of a range; the leftmost earlier place; what follows there.
-- Arctic's suffix cache: counts of what followed every suffix; needs the package arctic-inference.
+- transformers' prompt lookup: finds the leftmost earlier place of the last n tokens, n from the largest down
+  to 1, and copies what follows there.
+- vLLM's n-gram: the same for the longest n of a range.
+- Arctic's suffix cache: counts what followed every suffix; needs the package arctic-inference.
 """
 
 from __future__ import annotations
@@ -94,8 +94,12 @@ class _ContextDrafter:
         self._find(np.zeros(4, dtype=np.int32))  # compiles now, not in the first proposal
 
     def begin(
-        self, prompt: Ids, *, reference: Ids | slice | None = None, namespace: str | None = None
-    ) -> None:  # noqa: ARG002
+        self,
+        prompt: Ids,
+        *,
+        reference: Ids | slice | None = None,  # noqa: ARG002
+        namespace: str | None = None,  # noqa: ARG002
+    ) -> None:
         """Start from the prompt alone: neither rule knows a reference or a namespace."""
         self._text = _Text(prompt)
 
@@ -118,9 +122,9 @@ class _ContextDrafter:
 
 
 class PromptLookup(_ContextDrafter):
-    """transformers' prompt lookup: ``max_matching_ngram_size`` and ``prompt_lookup_num_tokens`` are its knobs.
+    """transformers' prompt lookup; its names are ``max_matching_ngram_size``, ``prompt_lookup_num_tokens``.
 
-    Its cropping at an end-of-text token inside the draft and at tokens the logits processors forbid is left out.
+    Its cropping of drafts at an end-of-text token and at tokens that logits processors forbid is left out.
     """
 
     def __init__(self, max_ngram: int = 2, max_tokens: int = 10) -> None:
@@ -175,8 +179,12 @@ class ArcticSuffix:
         return "suffix cache"
 
     def begin(
-        self, prompt: Ids, *, reference: Ids | slice | None = None, namespace: str | None = None
-    ) -> None:  # noqa: ARG002
+        self,
+        prompt: Ids,
+        *,
+        reference: Ids | slice | None = None,  # noqa: ARG002
+        namespace: str | None = None,  # noqa: ARG002
+    ) -> None:
         """Start a request in the cache: it knows neither a reference nor a namespace."""
         self._text = _Text(prompt)
         self._request += 1

@@ -75,13 +75,13 @@ class ReplayResult:
         cost = self.cost(alpha)
         return self.tokens / cost if cost else 1.0
 
-    def as_dict(self, alphas: Iterable[float] = ()) -> dict[str, object]:
-        """Return the counts, and the speed-up at each alpha, as JSON-ready values."""
+    def as_dict(self) -> dict[str, object]:
+        """Return the counts and what does not depend on alpha as JSON-ready values."""
         return {
             **asdict(self),
+            "seconds": round(self.seconds, 4),
             "tokens_per_pass": round(self.tokens_per_pass, 3),
             "microseconds_per_proposal": round(self.microseconds_per_proposal, 2),
-            "speedup": {str(alpha): round(self.speedup(alpha), 3) for alpha in alphas},
         }
 
 

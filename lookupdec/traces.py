@@ -85,8 +85,8 @@ def load_traces(
 ) -> list[Trace]:
     """Read a trace file as token ids, at most ``limit`` traces, in the fixed order.
 
-    With the default tokenizer (``tokenizer=None``) the ids are kept in ``cache_folder``, if not given
-    ``~/.cache/lookupdec/traces``, so that only the first run of a file needs transformers.
+    With the default tokenizer (``tokenizer=None``) the ids are kept in ``cache_folder`` (if not given, one in
+    the user's cache), so that only the first run of a file needs transformers.
 
     Raises
     ------
@@ -187,7 +187,10 @@ def _reference(text: str, turn: str, reference: str, starts: npt.NDArray[np.int6
 
 
 def _cache_folder(folder: str | Path | None) -> Path:
-    return Path.home() / ".cache" / "lookupdec" / "traces" if folder is None else Path(folder)
+    if folder is not None:
+        return Path(folder)
+    root = os.environ.get("XDG_CACHE_HOME")
+    return (Path(root) if root else Path.home() / ".cache") / "lookupdec" / "traces"
 
 
 def _load_cached(content: bytes, name: str, folder: Path) -> list[Trace]:
@@ -214,9 +217,11 @@ def _default_tokenizer_file() -> Path:
 def _load_tokenizer(file: Path) -> Tokenizer:
     try:
         from transformers import AutoTokenizer
+
+        tokenizer = AutoTokenizer.from_pretrained(file.parent, gguf_file=file.name, local_files_only=True)
     except ImportError as error:
         raise ModelError("reading traces needs transformers: pip install 'lookupdec[hf]'") from error
-    return cast(Tokenizer, AutoTokenizer.from_pretrained(file.parent, gguf_file=file.name))
+    return cast(Tokenizer, tokenizer)
 
 
 def _read_cache(file: Path) -> list[Trace] | None:
