@@ -1,4 +1,4 @@
-"""Lookup decoding with transformers: load a model, generate, stream, or use the drop-in for its ``generate``."""
+"""Lookup decoding with transformers: load a model, generate, stream, or stand in for its ``generate``."""
 
 from lookupdec.hf.generate import Chunk, Generation, custom_generate, generate, stream
 from lookupdec.hf.models import LanguageModel, load

@@ -11,7 +11,7 @@ from transformers import LogitsProcessor, LogitsProcessorList
 
 @dataclass(slots=True)
 class Record:
-    """Scores and raw logits of every emitted token, each ``[1, vocabulary]`` float32, where they were asked for."""
+    """Scores and raw logits of every emitted token, each ``[1, vocabulary]`` float32, where asked for."""
 
     keep_scores: bool = False
     keep_logits: bool = False

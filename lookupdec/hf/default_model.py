@@ -1,4 +1,4 @@
-"""The default model: found in an installed package, converted once, kept in the user's cache. Knows no decoding."""
+"""The default model: found in an installed package, converted once, kept in a cache. Knows no decoding."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ _log = logging.getLogger(__name__)
 def convert_default_model() -> Path:
     """Return the folder with the default model's converted weights, converting them first where that is due.
 
-    The weights stay as dequantised, in float32. Several processes may do this at once: each converts into a folder of
-    its own, and the first one to finish puts its folder in place in one step.
+    The weights stay as dequantised, in float32. Several processes may do this at once: each converts into
+    a folder of its own, and the first one to finish puts its folder in place in one step.
     """
     gguf = _find_gguf()
     # The size tells apart the files that versions of the package carry.
@@ -78,7 +78,7 @@ def _save_converted(gguf: Path, folder: Path) -> None:
             gguf.parent, gguf_file=gguf.name, local_files_only=True
         )
         tokenizer = AutoTokenizer.from_pretrained(gguf.parent, gguf_file=gguf.name, local_files_only=True)
-    # The weights are plain float32 by now; only these marks of their origin keep transformers from saving them.
+    # The weights are plain float32 by now; only this mark of their origin keeps them from being saved.
     if getattr(model, "hf_quantizer", None) is not None:
         model.hf_quantizer = None
         del model.config.quantization_config
@@ -98,8 +98,8 @@ def _put_in_place(temporary: Path, folder: Path) -> None:
 
 def _cannot_write(folder: Path, error: Exception) -> str:
     return (
-        f"cannot keep the converted default model in {folder.parent} ({first_line(error)}): free 600 MB there, make it "
-        "writable, or set XDG_CACHE_HOME to another folder"
+        f"cannot keep the converted default model in {folder.parent} ({first_line(error)}): free 600 MB "
+        "there, make it writable, or set XDG_CACHE_HOME to another folder"
     )
 
 

@@ -1,7 +1,8 @@
 """Generate with a transformers model: whole texts, streams, and the drop-in for its ``generate``.
 
-Everything about settings is left to transformers: its own ``generate`` prepares inputs, cache and logits processors
-and hands them over through its public ``custom_generate`` hook, so the same settings mean the same thing.
+Everything about settings is left to transformers: its own ``generate`` prepares inputs, cache and logits
+processors and hands them over through its public ``custom_generate`` hook, so the same settings mean the
+same thing.
 """
 
 from __future__ import annotations
@@ -43,9 +44,10 @@ _DEFAULTS = Settings()
 class Chunk:
     """What one pass added to a stream.
 
-    ``text`` may be empty: a half character or what may become a stop string is held back. ``step`` has the ids
-    and how many of them were copied from where. ``stats`` is the running count, the same object in every chunk.
-    ``finish_reason`` is set in the last chunk only, and ``stop`` names the stop string that ended it.
+    ``text`` may be empty: a half character or what may become a stop string is held back. ``step`` has
+    the ids and how many of them were copied from where. ``stats`` is the running count, the same object
+    in every chunk. ``finish_reason`` is set in the last chunk only, and ``stop`` names the stop string
+    that ended it.
     """
 
     text: str
@@ -64,7 +66,8 @@ class Chunk:
 class Generation:
     """A finished output.
 
-    ``ids`` are all emitted tokens, an end-of-text token or those of a stop string included; ``text`` has neither.
+    ``ids`` are all emitted tokens, an end-of-text token or those of a stop string included; ``text`` has
+    neither.
     """
 
     text: str
@@ -107,10 +110,10 @@ def stream(
 ) -> Generator[Chunk, None, None]:
     """Generate and yield a ``Chunk`` per forward pass; the last one has the finish reason.
 
-    ``drafter`` is a fresh ``CopyDrafter`` where none is given; ``PlainDrafter()`` decodes plainly. A drafter serves
-    one request at a time, so give every thread its own. ``reference`` is text expected to come back: text, ids,
-    or a span of the prompt's ids. What is wrong with the request is raised here, before the first chunk is asked
-    for. A consumer that stops early leaves nothing running.
+    ``drafter`` is a fresh ``CopyDrafter`` where none is given; ``PlainDrafter()`` decodes plainly. A
+    drafter serves one request at a time, so give every thread its own. ``reference`` is text expected to
+    come back: text, ids, or a span of the prompt's ids. What is wrong with the request is raised here,
+    before the first chunk is asked for. A consumer that stops early leaves nothing running.
 
     Raises ``ContextFullError``, ``InputError`` or ``UnsupportedCacheError``.
     """
@@ -158,9 +161,10 @@ def custom_generate(
 ) -> torch.Tensor | GenerateDecoderOnlyOutput:
     """Drop-in for greedy and sampled ``model.generate``: pass it as ``custom_generate=custom_generate``.
 
-    The output equals that of plain ``model.generate``; draws come from torch's global random numbers. ``drafter=``
-    and ``stats=`` can be passed to ``model.generate`` along with it. transformers hands neither a ``streamer`` nor
-    the ``tokenizer`` for ``stop_strings`` to a callable: use ``lookupdec.hf.stream``, or a ``StopStringCriteria``.
+    The output equals that of plain ``model.generate``; draws come from torch's global random numbers.
+    ``drafter=`` and ``stats=`` can be passed to ``model.generate`` along with it. transformers hands
+    neither a ``streamer`` nor the ``tokenizer`` for ``stop_strings`` to a callable: use
+    ``lookupdec.hf.stream``, or a ``StopStringCriteria``.
 
     Raises ``InputError`` for batches, beams and what else is not one growing text, ``UnsupportedCacheError``.
     """
@@ -180,13 +184,13 @@ def custom_generate(
     drafter = drafter if drafter is not None else _copy_drafter()
     for _ in decode(target, drafter, input_ids[0].tolist(), limit=limit, is_last=is_last, stats=stats):
         pass
-    sequences: Any = chooser.ids.clone().to(input_ids.device)
+    sequences = chooser.ids.clone().to(input_ids.device)
     if not keeps:
         return sequences
     target.finish()
-    scores: Any = tuple(record.scores) if record.keep_scores else None
-    logits: Any = tuple(record.logits) if record.keep_logits else None
-    output = GenerateDecoderOnlyOutput(sequences=sequences, scores=scores, logits=logits)
+    scores = tuple(record.scores) if record.keep_scores else None
+    logits = tuple(record.logits) if record.keep_logits else None
+    output = GenerateDecoderOnlyOutput(sequences=sequences, scores=scores, logits=logits)  # type: ignore[arg-type]
     output[target.cache_name] = target.cache
     return output
 
@@ -284,8 +288,8 @@ def _room(model: LanguageModel, prompt_length: int, settings: Settings) -> int:
     room = context - prompt_length
     if room < 1:
         raise ContextFullError(
-            f"the prompt has {prompt_length} tokens, but at most {context - 1} fit the model's context of {context} "
-            "and leave room for an answer: shorten it"
+            f"the prompt has {prompt_length} tokens, but at most {context - 1} fit the model's context of "
+            f"{context} and leave room for an answer: shorten it"
         )
     return min(room, settings.max_new_tokens or room)
 
@@ -294,7 +298,7 @@ def _check_drop_in(model: PreTrainedModel, input_ids: torch.Tensor, config: Gene
     check_model(model)
     if input_ids.shape[0] != 1:
         raise InputError(
-            f"lookup decoding takes one sequence at a time, not {input_ids.shape[0]}: call generate once for each"
+            f"lookup decoding takes one sequence at a time, not {input_ids.shape[0]}: generate each alone"
         )
     mode = config.get_generation_mode()
     if mode not in (GenerationMode.GREEDY_SEARCH, GenerationMode.SAMPLE):

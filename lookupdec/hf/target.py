@@ -1,4 +1,4 @@
-"""A transformers model as the loop's target: the only file that touches the KV cache. Knows no text and no draft."""
+"""A transformers model as the loop's target, the only file that touches the KV cache. Knows no text."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ class ModelTarget:
     ``inputs`` are the model inputs that ``generate`` of transformers prepared for the prompt, the cache among
     them under the name this version of transformers gives it.
 
-    Raises ``UnsupportedCacheError`` where the cache cannot be rolled back, and ``InputError`` for model inputs
-    other than text.
+    Raises ``UnsupportedCacheError`` where the cache cannot be rolled back, and ``InputError`` for model
+    inputs other than text.
     """
 
     def __init__(self, model: PreTrainedModel, inputs: dict[str, Any], chooser: Chooser) -> None:
