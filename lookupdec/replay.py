@@ -187,9 +187,9 @@ def _copy_limit(traces: Sequence[Trace], cap: int) -> ReplayResult:
 
 def longest_copy(text: npt.NDArray[np.int32], position: int, cap: int) -> int:
     """Return how many tokens from ``position`` on, at most ``cap``, also stand together wholly before it."""
-    if cap <= 0:
-        return 0
     seen, ahead = text[:position], text[position : position + cap]
+    if not len(ahead):
+        return 0
     starts = np.flatnonzero(seen == ahead[0])
     length = 1 if len(starts) else 0
     while len(starts) > 1 and length < len(ahead):

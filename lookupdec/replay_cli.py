@@ -120,7 +120,9 @@ def run(
     """Replay the traces with a fresh drafter of each kind, with a progress bar on stderr unless ``quiet``."""
     results: dict[str, ReplayResult] = {}
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
-    with Progress(*columns, console=Console(stderr=True), transient=True, disable=quiet) as progress:
+    console = Console(stderr=True)
+    disable = quiet or not console.is_terminal  # in a log it would leave empty lines
+    with Progress(*columns, console=console, transient=True, disable=disable) as progress:
         for contender in chosen:
             task = progress.add_task(f"{contender.name}, alpha {alpha:g}", total=len(traces))
             results[contender.name] = replay(
@@ -256,6 +258,8 @@ def _check(alpha: float, plot: Path | None) -> None:
         raise InputError("--plot needs matplotlib: pip install matplotlib") from error
     if not plot.parent.is_dir():
         raise FileError(f"{plot}: cannot be written (no folder {plot.parent})")
+    if plot.is_dir():
+        raise FileError(f"{plot}: cannot be written (it is a folder)")
 
 
 def _console() -> Console:

@@ -14,7 +14,7 @@ import os
 import random
 import tempfile
 import zipfile
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
@@ -119,9 +119,7 @@ def parse_items(content: bytes, name: str) -> list[dict[str, str]]:
     return items
 
 
-def tokenise(
-    items: Sequence[Item], tokenizer: Tokenizer, *, on_item: Callable[[], None] | None = None
-) -> list[Trace]:
+def tokenise(items: Sequence[Item], tokenizer: Tokenizer) -> list[Trace]:
     """Return every item that fits the rules as a trace, in the fixed order."""
     shuffled = list(items)
     random.Random(0).shuffle(shuffled)
@@ -133,8 +131,6 @@ def tokenise(
             and len(trace.prompt) + len(trace.output) <= MAX_TRACE_TOKENS
         ):
             traces.append(trace)
-        if on_item is not None:
-            on_item()
     return traces
 
 
@@ -227,7 +223,8 @@ def _load_tokenizer(file: Path) -> Tokenizer:
 def _read_cache(file: Path) -> list[Trace] | None:
     """Return the traces of a cache file, or None where there is none or it is damaged."""
     try:
-        with np.load(file, allow_pickle=False) as arrays:
+        # Opened here: of a damaged archive, np.load would leave the file open.
+        with file.open("rb") as stream, np.load(stream, allow_pickle=False) as arrays:
             ids = [str(name) for name in arrays["ids"]]
             prompts = np.split(arrays["prompts"], arrays["prompt_ends"][:-1])
             outputs = np.split(arrays["outputs"], arrays["output_ends"][:-1])
