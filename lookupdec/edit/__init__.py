@@ -1,0 +1,18 @@
+"""Edit, rewrite and summarise texts and files by copying; exact to the byte where nothing changed."""
+
+from lookupdec.edit.diff import Position, TextEdit, apply_edits, text_edits, unified_diff
+from lookupdec.edit.editor import Editor, EditResult, Usage
+from lookupdec.edit.textio import Document, read_document
+
+__all__ = [
+    "Document",
+    "EditResult",
+    "Editor",
+    "Position",
+    "TextEdit",
+    "Usage",
+    "apply_edits",
+    "read_document",
+    "text_edits",
+    "unified_diff",
+]

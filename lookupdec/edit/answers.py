@@ -1,0 +1,216 @@
+"""From what a model answered to the text it meant. Knows no model, no file and no tokens.
+
+Nothing is taken away that the original had: fences, think tags and placeholder comments count only where they
+are new. Whatever casts doubt on the answer becomes a warning; an answer that lacks text is never complete.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+
+from lookupdec.edit.fences import CodeBlock, code_blocks, fence_at
+
+_THINK = re.compile(r"\s*<(think|thinking|reasoning)>(.*?)(</\1>\s*|\Z)", re.DOTALL)
+
+_PREAMBLE = re.compile(
+    r"(sure|certainly|of course|okay|ok|here|below|this is|the (edited|updated|rewritten|revised|new))"
+    r"\b.*:\s*",
+    re.IGNORECASE,
+)
+
+_MARKED = re.compile(r"\s*(?:--|[/#*!;%<{(\['\"\\.\u2026]|rem\b)(?:\s*rem\b)?", re.IGNORECASE)
+_MARKS = " \t/#*!;%<>{}()[]'\"\\.\u2026,:-"
+_DOTS = re.compile(r"\.\.\.|\u2026")
+
+_FILLERS = frozenset(
+    re.findall(
+        r"\w+",
+        """
+        rest remainder remaining remains remain existing previous original unchanged unmodified other same
+        stays stay kept keep omitted continues continue snip truncated no change changes exactly brevity
+        code line lines text content contents section sections function functions method methods class classes
+        file imports implementation document paragraph paragraphs body logic
+        here above below before is are of the this as in and with your for goes go to
+        """,
+    )
+)
+_TELLING = re.compile(
+    r"\b(rest of|remains?|remaining|unchanged|unmodified|omitted|brevity|same as|stays? the same|truncated|"
+    r"snip|existing code)\b"
+)
+_TELLING_AMONG_DOTS = re.compile(r"\b(rest|existing|previous|original|other|continues?|same|no changes?)\b")
+
+_BIG_DELETION_LINES = 20
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """The new text; ``complete`` is False where some of it is certainly or probably missing."""
+
+    text: str
+    complete: bool
+    warnings: tuple[str, ...] = ()
+
+
+@dataclass(slots=True)
+class _Reading:
+    """An answer on its way; every step may cut it, warn, or find it incomplete."""
+
+    text: str
+    original: str
+    complete: bool = True
+    warnings: list[str] = field(default_factory=list)
+
+    def doubt(self, warning: str) -> None:
+        self.complete = False
+        self.warnings.append(warning)
+
+
+def read_answer(raw: str, original: str, *, finish_reason: str = "stop") -> Answer:
+    """Return the new text that ``raw`` gives for ``original``, both with LF line endings.
+
+    ``finish_reason`` is "stop" where the model ended its answer itself.
+    """
+    reading = _Reading(raw, original)
+    _drop_thinking(reading)
+    _unwrap(reading)
+    if finish_reason != "stop":
+        reading.doubt(_CUT.get(finish_reason, f"the answer was cut ({finish_reason})"))
+    _fit_final_newline(reading)
+    if reading.complete and original.strip() and not reading.text.strip():
+        reading.doubt("the answer is empty")
+    _find_placeholders(reading)
+    _note_deletions(reading)
+    return Answer(reading.text, reading.complete, tuple(reading.warnings))
+
+
+_CUT = {"length": "the answer was cut: it reached the limit of new tokens"}
+
+
+def _drop_thinking(reading: _Reading) -> None:
+    match = _THINK.match(reading.text)
+    if match is None or f"<{match[1]}>" in reading.original:
+        return
+    if not match[3]:
+        reading.doubt("the answer ended before the model had finished thinking")
+    reading.text = reading.text[match.end() :]
+
+
+def _unwrap(reading: _Reading) -> None:
+    """Take the text out of a fence that the model put around its answer."""
+    lines = reading.text.split("\n")
+    old_lines = reading.original.split("\n")
+    block = _outer_block(lines, old_lines)
+    if block is None:
+        _drop_preamble(reading, lines, old_lines)
+        return
+    end = len(lines) if block.end is None else block.end
+    body = lines[block.start + 1 : end]
+    outside = [line for line in lines[: block.start] + lines[end + 1 :] if line.strip()]
+    if outside and not _is_remark(outside, body, old_lines):
+        return
+    if outside:
+        reading.warnings.append(f"left out what the model wrote around the text: {outside[0].strip()[:60]!r}")
+    if block.end is None:
+        reading.warnings.append("the model did not close the code block of its answer")
+        reading.text = "\n".join(body)
+    else:
+        reading.text = "".join(line + "\n" for line in body)
+
+
+def _outer_block(lines: list[str], old_lines: list[str]) -> CodeBlock | None:
+    """Find the block that may hold the whole answer; None where its fences are the text's own."""
+    blocks = code_blocks(lines)
+    if not blocks or _is_own_fence(lines, blocks[0].start, old_lines):
+        return None
+    first = blocks[0]
+    last = max(number for number, line in enumerate(lines) if line.strip())
+    last_fence = fence_at(lines[last])
+    closes_at_last = last > first.start and last_fence is not None and last_fence.closes(first.opening)
+    if len(blocks) == 1:
+        return CodeBlock(first.opening, first.start, last) if closes_at_last and first.end is None else first
+    # Inner fences without an info string look like the end of the outer one. Where the original has fences,
+    # and those inside pair up or are as many, the last line is the end.
+    body = lines[first.start + 1 : last]
+    paired = all(block.end is not None for block in code_blocks(body)) or _fences(body) == _fences(old_lines)
+    if closes_at_last and paired and _fences(old_lines):
+        return CodeBlock(first.opening, first.start, last)
+    return None
+
+
+def _fences(lines: list[str]) -> int:
+    return sum(fence_at(line) is not None for line in lines)
+
+
+def _is_own_fence(lines: list[str], start: int, old_lines: list[str]) -> bool:
+    """Whether the fence that opens at ``start`` is one that the original had."""
+    following = lines[start + 1 : start + 2]
+    pairs = zip(old_lines, old_lines[1:], strict=False)
+    if following and (lines[start], following[0]) in set(pairs):
+        return True
+    first_old = next((line for line in old_lines if line.strip()), "")
+    doubled = bool(following) and fence_at(following[0]) is not None
+    return fence_at(first_old) is not None and not doubled
+
+
+def _is_remark(outside: list[str], body: list[str], old_lines: list[str]) -> bool:
+    """Whether the lines around a fence are the model's talk, and not text: the original is in the fence."""
+    old = {line.strip() for line in old_lines if line.strip()}
+    if any(line.strip() in old for line in outside):
+        return False
+    return 2 * len(old & {line.strip() for line in body}) >= len(old)
+
+
+def _drop_preamble(reading: _Reading, lines: list[str], old_lines: list[str]) -> None:
+    """Drop "Here is the edited text:" where the original's first line follows it."""
+    if len(lines) < 2 or lines[0] in old_lines or not _PREAMBLE.fullmatch(lines[0]):
+        return
+    start = next((number for number, line in enumerate(lines) if number and line.strip()), len(lines))
+    first_old = next((line for line in old_lines if line.strip()), None)
+    if start < len(lines) and lines[start] == first_old:
+        reading.warnings.append(f"left out what the model wrote before the text: {lines[0].strip()[:60]!r}")
+        reading.text = "\n".join(lines[start:])
+
+
+def _fit_final_newline(reading: _Reading) -> None:
+    """End the text with a newline exactly where the original does."""
+    if not reading.original or not reading.text:
+        return
+    if not reading.original.endswith("\n"):
+        reading.text = reading.text.rstrip("\n")
+    elif not reading.text.endswith("\n"):
+        reading.text += "\n"
+
+
+def _find_placeholders(reading: _Reading) -> None:
+    old_lines = {line.strip() for line in reading.original.split("\n")}
+    for line in reading.text.split("\n"):
+        if line.strip() not in old_lines and is_placeholder(line):
+            reading.doubt(f"the model left text out: {line.strip()[:60]!r} stands for it")
+            return
+
+
+def is_placeholder(line: str) -> bool:
+    """Whether a whole line stands for text left out: a comment in any style, or a bracketed remark.
+
+    Dots alone, or nothing but words of that kind with a telling one among them: a comment that says more than
+    "the rest is unchanged" is content.
+    """
+    mark = _MARKED.match(line)
+    if mark is None:
+        return False
+    dots = _DOTS.search(line) is not None
+    remark = line[mark.end() :].strip(_MARKS).lower()
+    if not remark:
+        return dots and not line.strip().startswith(("...", "\u2026"))
+    if not all(word in _FILLERS for word in re.findall(r"[^\W_]+", remark)):
+        return False
+    return bool(_TELLING.search(remark) or (dots and _TELLING_AMONG_DOTS.search(remark)))
+
+
+def _note_deletions(reading: _Reading) -> None:
+    """A rewrite that loses half of a text should not pass unseen."""
+    old_count, new_count = reading.original.count("\n"), reading.text.count("\n")
+    if reading.complete and old_count - new_count > _BIG_DELETION_LINES and 2 * new_count < old_count:
+        reading.warnings.append(f"the new text is much shorter: {new_count} lines instead of {old_count}")

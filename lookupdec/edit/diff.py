@@ -1,0 +1,201 @@
+"""What changed between two texts: a unified diff for people, text edits for editors. Knows no model."""
+
+from __future__ import annotations
+
+import bisect
+import itertools
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import Literal
+
+from lookupdec.edit.align import Block, align
+from lookupdec.edit.textio import split_lines
+from lookupdec.errors import InputError
+
+PositionEncoding = Literal["utf-8", "utf-16", "utf-32"]
+"""What a position's ``character`` counts: bytes, UTF-16 code units, or code points."""
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Position:
+    """A place in a text: line, and character in it, both from zero, as in the Language Server Protocol."""
+
+    line: int
+    character: int
+
+
+@dataclass(frozen=True, slots=True)
+class TextEdit:
+    """Replace what stands from ``start`` to ``end`` (exclusive) by ``new_text``."""
+
+    start: Position
+    end: Position
+    new_text: str
+
+    def as_lsp(self) -> dict[str, object]:
+        """Return the edit as the Language Server Protocol writes it."""
+        return {
+            "range": {
+                "start": {"line": self.start.line, "character": self.start.character},
+                "end": {"line": self.end.line, "character": self.end.character},
+            },
+            "newText": self.new_text,
+        }
+
+
+def unified_diff(old: str, new: str, path: str = "text", *, context: int = 3) -> str:
+    """Return the unified diff of two texts, "" where they are equal; ``patch`` and ``git apply`` take it.
+
+    Lines end at LF alone, as those tools see them: a carriage return is part of its line.
+    """
+    if old == new:
+        return ""
+    old_lines, new_lines = _lf_lines(old), _lf_lines(new)
+    parts = [f"--- a/{path}\n", f"+++ b/{path}\n"]
+    for hunk in _hunks(align(old_lines, new_lines), context):
+        first, last = hunk[0], hunk[-1]
+        parts.append(
+            f"@@ -{_span(first.old_start, last.old_end)} +{_span(first.new_start, last.new_end)} @@\n"
+        )
+        for block in hunk:
+            if block.kept:
+                parts += [_diff_line(" ", line) for line in old_lines[block.old_start : block.old_end]]
+                continue
+            parts += [_diff_line("-", line) for line in old_lines[block.old_start : block.old_end]]
+            parts += [_diff_line("+", line) for line in new_lines[block.new_start : block.new_end]]
+    return "".join(parts)
+
+
+def text_edits(old: str, new: str, *, position_encoding: PositionEncoding = "utf-16") -> tuple[TextEdit, ...]:
+    """Return the edits that turn ``old`` into ``new``: sorted, not overlapping, positions in ``old``.
+
+    One edit for each run of changed lines, cut down to the characters that differ. CRLF is never split.
+    """
+    old_lines = [content + ending for content, ending in split_lines(old)]
+    new_lines = [content + ending for content, ending in split_lines(new)]
+    positions = _Positions(old, position_encoding)
+    old_starts = [0, *itertools.accumulate(map(len, old_lines))]
+    new_starts = [0, *itertools.accumulate(map(len, new_lines))]
+    edits = []
+    for block in align(old_lines, new_lines):
+        if block.kept:
+            continue
+        span = (old_starts[block.old_start], old_starts[block.old_end])
+        start, end, replacement = _trim(
+            old, *span, new[new_starts[block.new_start] : new_starts[block.new_end]]
+        )
+        edits.append(TextEdit(positions.at(start), positions.at(end), replacement))
+    return tuple(edits)
+
+
+def apply_edits(
+    text: str, edits: Iterable[TextEdit], *, position_encoding: PositionEncoding = "utf-16"
+) -> str:
+    """Return ``text`` with every edit applied; all positions are those of ``text`` itself.
+
+    Raises ``InputError`` for a position outside the text and for edits that overlap.
+    """
+    positions = _Positions(text, position_encoding)
+    parts, done = [], 0
+    for edit in sorted(edits, key=lambda edit: (edit.start, edit.end)):
+        start, end = positions.offset(edit.start), positions.offset(edit.end)
+        if start < done or end < start:
+            raise InputError("these edits overlap: each must end before the next begins")
+        parts += [text[done:start], edit.new_text]
+        done = end
+    return "".join([*parts, text[done:]])
+
+
+def _trim(old: str, start: int, end: int, replacement: str) -> tuple[int, int, str]:
+    """Cut what both sides begin and end with; a CR that belongs to a CRLF stays with its LF."""
+    original = old[start:end]
+    shorter = min(len(original), len(replacement))
+    head = 0
+    while head < shorter and original[head] == replacement[head]:
+        head += 1
+    if head and original[head - 1] == "\r":
+        head -= "\n" in (original[head : head + 1], replacement[head : head + 1])
+    tail = 0
+    while tail < shorter - head and original[-1 - tail] == replacement[-1 - tail]:
+        tail += 1
+    if tail and original[-tail] == "\n":
+        tail -= "\r" in (original[-tail - 1 : -tail], replacement[-tail - 1 : -tail])
+    return start + head, end - tail, replacement[head : len(replacement) - tail]
+
+
+class _Positions:
+    """Offsets of one text to line and character, and back."""
+
+    def __init__(self, text: str, encoding: PositionEncoding) -> None:
+        if encoding not in ("utf-8", "utf-16", "utf-32"):
+            raise InputError(f"unknown position encoding {encoding!r}: use utf-8, utf-16 or utf-32")
+        self._text = text
+        self._encoding = encoding
+        lines = split_lines(text)
+        self._starts = [0, *itertools.accumulate(len(content) + len(ending) for content, ending in lines)]
+        if lines and not lines[-1][1]:
+            self._starts.pop()  # no line begins after an unfinished one
+
+    def at(self, offset: int) -> Position:
+        line = bisect.bisect_right(self._starts, offset) - 1
+        return Position(line, self._width(self._text[self._starts[line] : offset]))
+
+    def offset(self, position: Position) -> int:
+        if not 0 <= position.line < len(self._starts):
+            raise InputError(f"line {position.line} is outside the text of {len(self._starts)} lines")
+        start = self._starts[position.line]
+        end = self._starts[position.line + 1] if position.line + 1 < len(self._starts) else len(self._text)
+        units = 0
+        while units < position.character and start < end:
+            units += self._width(self._text[start])
+            start += 1
+        if units != position.character:
+            raise InputError(f"line {position.line} has no place at character {position.character}")
+        return start
+
+    def _width(self, text: str) -> int:
+        if self._encoding == "utf-32":
+            return len(text)
+        if self._encoding == "utf-8":
+            return len(text.encode("utf-8", "surrogatepass"))
+        return len(text) + sum(char > "\uffff" for char in text)
+
+
+def _lf_lines(text: str) -> list[str]:
+    lines = text.split("\n")
+    last = lines.pop()
+    return [line + "\n" for line in lines] + ([last] if last else [])
+
+
+def _diff_line(mark: str, line: str) -> str:
+    return f"{mark}{line}" if line.endswith("\n") else f"{mark}{line}\n\\ No newline at end of file\n"
+
+
+def _span(start: int, end: int) -> str:
+    """A hunk's line range: counted from 1; an empty one names the line before it."""
+    count = end - start
+    return f"{start + 1 if count else start}" + ("" if count == 1 else f",{count}")
+
+
+def _hunks(blocks: list[Block], context: int) -> Iterator[list[Block]]:
+    """Group the changed blocks with ``context`` kept lines around; close ones share a hunk."""
+    hunk: list[Block] = []
+    for number, block in enumerate(blocks):
+        if not block.kept:
+            hunk.append(block)
+            continue
+        count = block.old_end - block.old_start
+        if number == 0 or number == len(blocks) - 1 or count > 2 * context:
+            if hunk:
+                yield [*hunk, _slice(block, 0, context)]
+            hunk = [_slice(block, max(0, count - context), count)]
+        else:
+            hunk.append(block)
+    if any(not block.kept for block in hunk):
+        yield hunk
+
+
+def _slice(block: Block, start: int, end: int) -> Block:
+    end = min(end, block.old_end - block.old_start)
+    old, new = block.old_start, block.new_start
+    return Block(True, old + start, old + end, new + start, new + end)

@@ -1,0 +1,140 @@
+"""The seam between editing and a model: what an editor needs of one, and transformers' as the real one."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Generator, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol
+
+from lookupdec.decode import PlainDrafter
+from lookupdec.edit.prompts import Messages
+from lookupdec.stats import Stats, Step
+
+if TYPE_CHECKING:
+    from lookupdec.hf.models import LanguageModel
+
+
+class Chunk(Protocol):
+    """What one forward pass added to an answer; ``finish_reason`` is set in the last one."""
+
+    @property
+    def text(self) -> str:
+        """The text that can be shown now."""
+        ...
+
+    @property
+    def step(self) -> Step:
+        """The tokens, and how many of them were copied."""
+        ...
+
+    @property
+    def stats(self) -> Stats:
+        """The running counts of the whole answer."""
+        ...
+
+    @property
+    def finish_reason(self) -> str | None:
+        """Why the answer ended, None while it goes on."""
+        ...
+
+
+class Engine(Protocol):
+    """A model that answers chat messages."""
+
+    @property
+    def name(self) -> str:
+        """The model's name, for messages."""
+        ...
+
+    @property
+    def context_length(self) -> int | None:
+        """How many tokens prompt and answer may have together; None where that is unknown."""
+        ...
+
+    def count(self, messages: Messages) -> int:
+        """Return the number of tokens of a prompt."""
+        ...
+
+    def count_text(self, text: str) -> int:
+        """Return the number of tokens of a text."""
+        ...
+
+    def check(self, settings: Mapping[str, Any]) -> None:
+        """Raise ``TypeError`` for unknown settings and ``InputError`` for impossible values."""
+        ...
+
+    def stream(
+        self, messages: Messages, reference: str, settings: Mapping[str, Any], *, plain: bool = False
+    ) -> Generator[Chunk, None, None]:
+        """Answer, a chunk per pass; ``reference`` is expected to come back, ``plain`` drafts nothing."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class ModelEngine:
+    """A transformers model as an engine."""
+
+    model: LanguageModel
+
+    @classmethod
+    def load(
+        cls, model: str | Path | None = None, *, dtype: str = "auto", device: str = "auto"
+    ) -> ModelEngine:
+        """Load a model; see ``lookupdec.hf.load``. Raises ``ModelError``."""
+        from lookupdec.hf.models import load
+
+        return cls(load(model, dtype=dtype, device=device))
+
+    @property
+    def name(self) -> str:
+        """The model's name."""
+        return self.model.name
+
+    @property
+    def context_length(self) -> int | None:
+        """How many tokens prompt and answer may have together."""
+        return self.model.context_length
+
+    def count(self, messages: Messages) -> int:
+        """Return the number of tokens of a prompt."""
+        return len(self.model.encode_prompt(self._prompt(messages)[0]))
+
+    def count_text(self, text: str) -> int:
+        """Return the number of tokens of a text."""
+        return len(self.model.encode_text(text))
+
+    def check(self, settings: Mapping[str, Any]) -> None:
+        """Raise ``TypeError`` for unknown settings and ``InputError`` for impossible values."""
+        from lookupdec.hf.settings import Settings
+
+        Settings(**settings)
+
+    def stream(
+        self, messages: Messages, reference: str, settings: Mapping[str, Any], *, plain: bool = False
+    ) -> Generator[Chunk, None, None]:
+        """Answer, one chunk per forward pass."""
+        from lookupdec.hf.generate import stream
+        from lookupdec.hf.settings import Settings
+
+        prompt, stop = self._prompt(messages)
+        chosen = Settings(**settings)
+        if stop:
+            chosen = replace(chosen, stop=(*chosen.stop_strings, stop))
+        return stream(
+            self.model,
+            prompt,
+            chosen,
+            drafter=PlainDrafter() if plain else None,
+            reference=None if plain else reference,
+        )
+
+    def _prompt(self, messages: Messages) -> tuple[Messages | str, str]:
+        """Return the prompt, and the string that ends the answer where no end-of-text token will."""
+        if self.model.tokenizer.chat_template:
+            return messages, ""
+        # A base model continues text: the prompt opens a code block, and the answer ends where it closes.
+        content = "\n\n".join(message["content"] for message in messages)
+        fence = max(re.findall("`{3,}", content), key=len, default="```")
+        return f"{content}\n\nThe result:\n\n{fence}\n", f"\n{fence}"

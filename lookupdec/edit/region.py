@@ -1,0 +1,167 @@
+"""Which part of a text is to be edited, and how it goes back in. Knows no model."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from lookupdec.edit.textio import Document, split_lines
+from lookupdec.errors import InputError
+
+
+@dataclass(frozen=True, slots=True)
+class Region:
+    """The piece ``text[start:end]`` of a text; the rest stays as it is, character for character."""
+
+    text: str
+    start: int
+    end: int
+
+    @classmethod
+    def whole(cls, text: str) -> Region:
+        """All of a text."""
+        return cls(text, 0, len(text))
+
+    @classmethod
+    def of_lines(cls, text: str, lines: tuple[int, int]) -> Region:
+        """Lines ``first`` to ``last``, counted from 1, both included. Raises ``InputError``."""
+        first, last = lines
+        found = split_lines(text)
+        if first < 1 or last < first:
+            raise InputError(f"lines {first}:{last} are no range: give FIRST:LAST, counted from 1")
+        if last > len(found):
+            raise InputError(f"lines {first}:{last} are outside the text, which has {_lines(len(found))}")
+        sizes = [len(content) + len(ending) for content, ending in found]
+        return cls(text, sum(sizes[: first - 1]), sum(sizes[:last]))
+
+    @classmethod
+    def of_selection(cls, text: str, selection: tuple[int, int]) -> Region:
+        """Characters ``start`` to ``end`` (exclusive). An empty selection means the line it stands in.
+
+        Raises ``InputError``.
+        """
+        start, end = selection
+        if not 0 <= start <= end <= len(text):
+            raise InputError(f"the selection {start}:{end} is outside the text of {len(text)} characters")
+        return cls(text, start, end) if start < end else _line_around(text, start)
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether nothing stands outside."""
+        return self.start == 0 and self.end == len(self.text)
+
+    @property
+    def document(self) -> Document:
+        """The piece alone, as a document with its own line endings."""
+        return Document(self.text[self.start : self.end])
+
+    @property
+    def before(self) -> str:
+        """What stands before the piece, with LF line endings."""
+        return Document(self.text[: self.start]).shown
+
+    @property
+    def after(self) -> str:
+        """What stands after the piece, with LF line endings."""
+        return Document(self.text[self.end :]).shown
+
+    def replaced_by(self, new_shown: str) -> str:
+        """Return the whole text with the piece replaced; ``new_shown`` has LF line endings."""
+        document = self.document
+        if not any(ending for _, ending in document.lines):
+            # A piece without a line ending of its own takes those of the text around it.
+            ending = Document(self.text).dominant_ending
+            new = "".join(content + (ending if own else "") for content, own in split_lines(new_shown))
+        else:
+            new = document.restore(new_shown)
+        return self.text[: self.start] + self._kept_apart(new) + self.text[self.end :]
+
+    def _kept_apart(self, new: str) -> str:
+        """Keep a CR and an LF that meet at a border from being read as one CRLF, unless they were one."""
+        if self.text[: self.start].endswith("\r") and new.startswith("\n"):
+            new = new if self.text.startswith("\n", self.start) else "\r" + new
+        if new.endswith("\r") and self.text.startswith("\n", self.end):
+            new = new if self.text[: self.end].endswith("\r") else new[:-1] + "\n"
+        return new
+
+
+def without_echo(new: str, region: Region) -> str:
+    """Drop neighbours of a piece that a model repeated around its answer.
+
+    Only whole lines, and only where the piece itself neither begins nor ends like that.
+    """
+    old_lines = _shown_lines(region.document.shown)
+    lines = _shown_lines(new)
+    head = _echo(lines, _shown_lines(region.before), old_lines)
+    lines = lines[head:]
+    after = _shown_lines(region.after)
+    tail = _echo(lines[::-1], after[::-1], old_lines[::-1])
+    return "".join(lines[: len(lines) - tail])
+
+
+def reindented(new: str, old: str) -> str:
+    """Give an answer the leading indentation of the piece back, where the model dropped it.
+
+    Either the first line lost its own, or every line lost what all lines of the piece share. An answer that
+    is the piece itself, moved as a whole, is what was asked for and stays.
+    """
+    indent = _common_indent(old)
+    if not indent:
+        return new
+    new_lines, old_lines = _shown_lines(new), _shown_lines(old)
+    shifted = [indent + line if line.strip() else line for line in new_lines]
+    known = set(old_lines)
+    if shifted != old_lines and _count_in(known, shifted) > _count_in(known, new_lines):
+        return "".join(shifted)
+    if new_lines and old_lines and new_lines[0] == old_lines[0].lstrip(" \t") != old_lines[0]:
+        rest = new_lines[1:]
+        if not rest or _common_indent("".join(rest)):
+            return old_lines[0] + "".join(rest)
+    return new
+
+
+def _echo(lines: Sequence[str], neighbours: Sequence[str], old_lines: Sequence[str]) -> int:
+    """Return how many of the first ``lines`` repeat the last ``neighbours``."""
+    for count in range(min(len(lines) - 1, len(neighbours)), 0, -1):
+        echoed = list(lines[:count])
+        says_something = any(line.strip() for line in echoed)
+        if says_something and echoed == list(neighbours[-count:]) and list(old_lines[:1]) != echoed[:1]:
+            return count
+    return 0
+
+
+def _common_indent(text: str) -> str:
+    indents = [line[: len(line) - len(line.lstrip(" \t"))] for line in text.split("\n") if line.strip()]
+    if not indents:
+        return ""
+    shortest, longest = min(indents), max(indents)
+    for index, char in enumerate(shortest):
+        if char != longest[index : index + 1]:
+            return shortest[:index]
+    return shortest
+
+
+def _count_in(known: set[str], lines: Sequence[str]) -> int:
+    return sum(line in known for line in lines if line.strip())
+
+
+def _shown_lines(shown: str) -> list[str]:
+    return [content + ending for content, ending in split_lines(shown)]
+
+
+def _line_around(text: str, offset: int) -> Region:
+    start = 0
+    for content, ending in split_lines(text):
+        end = start + len(content)
+        if offset <= end:
+            break
+        start = end + len(ending)
+    else:
+        end = start
+    if not text[start:end].strip():
+        raise InputError("the selection is empty and so is its line: select what is to change")
+    return Region(text, start, end)
+
+
+def _lines(count: int) -> str:
+    return "1 line" if count == 1 else f"{count} lines"

@@ -1,0 +1,209 @@
+"""Files to text and back, byte for byte. Knows no model and no instruction.
+
+A model sees lines that end with LF. A ``Document`` remembers what each line really ended with, so that a line
+the model did not change gets its own bytes back. Only LF, CRLF and CR end a line: form feeds, vertical tabs,
+NEL and U+2028 are content, and nothing is stripped or normalised.
+"""
+
+from __future__ import annotations
+
+import codecs
+import re
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+
+from lookupdec.edit.align import align
+from lookupdec.errors import FileError
+
+_LINE = re.compile(r"([^\r\n]*)(\r\n|\n|\r|\Z)")
+
+_UTF16_BOMS = {codecs.BOM_UTF16_LE: "utf-16-le", codecs.BOM_UTF16_BE: "utf-16-be"}
+_UTF32_BOMS = (codecs.BOM_UTF32_LE, codecs.BOM_UTF32_BE)
+
+
+def split_lines(text: str) -> list[tuple[str, str]]:
+    """Return each line's content and its own ending; only the last ending may be "" (no final newline)."""
+    return [(match[1], match[2]) for match in _LINE.finditer(text) if match[0]]
+
+
+@dataclass(frozen=True)
+class Document:
+    """A text and how it is stored: its encoding, its byte order mark and every line's own ending."""
+
+    text: str
+    encoding: str = "utf-8"
+    bom: bytes = b""
+
+    @classmethod
+    def from_bytes(cls, data: bytes, *, encoding: str | None = None, name: str = "the file") -> Document:
+        """Decode a file's bytes.
+
+        ``encoding`` None takes UTF-8, with or without a byte order mark, and UTF-16 with one; "detect"
+        guesses; any other name is used as given. Raises ``FileError`` for binary data and bytes that do not
+        decode.
+        """
+        bom, codec = _sniff(data, encoding, name)
+        body = data[len(bom) :]
+        try:
+            text = body.decode(codec)
+        except UnicodeDecodeError as error:
+            raise FileError(_not_decodable(name, codec, error)) from error
+        if "\0" in text:
+            raise FileError(f"{name} is binary (it holds NUL bytes): only text files can be edited")
+        if text.encode(codec) != body:
+            raise FileError(f"{name} cannot be written back byte for byte as {codec}: name another encoding")
+        return cls(text, codec, bom)
+
+    @cached_property
+    def lines(self) -> list[tuple[str, str]]:
+        """Each line's content and its own ending."""
+        return split_lines(self.text)
+
+    @cached_property
+    def shown(self) -> str:
+        """The text as a model sees it: every line ending as LF."""
+        return "".join(content + ("\n" if ending else "") for content, ending in self.lines)
+
+    @cached_property
+    def dominant_ending(self) -> str:
+        """The most frequent line ending, the first seen on a tie, LF where no line has any."""
+        counts = Counter(ending for _, ending in self.lines if ending)
+        return counts.most_common(1)[0][0] if counts else "\n"
+
+    def restore(self, new_shown: str) -> str:
+        """Return ``new_shown`` with the document's own line endings.
+
+        A kept line, and a line replaced by exactly one other, keep their ending; added lines get the dominant
+        one. Whether the last line ends at all is as in ``new_shown``.
+        """
+        new_lines = split_lines(new_shown)
+        endings = [self.dominant_ending] * len(new_lines)
+        old_contents = [content for content, _ in self.lines]
+        for block in align(old_contents, [content for content, _ in new_lines]):
+            old_count, new_count = block.old_end - block.old_start, block.new_end - block.new_start
+            if block.kept or old_count == new_count:
+                for offset in range(new_count):
+                    own = self.lines[block.old_start + offset][1]
+                    endings[block.new_start + offset] = own or self.dominant_ending
+        if new_lines and not new_lines[-1][1]:
+            endings[-1] = ""
+        contents = [content for content, _ in new_lines]
+        return "".join(map("".join, zip(contents, _kept_apart(contents, endings), strict=True)))
+
+    def encode(self, text: str | None = None, *, name: str = "the file") -> bytes:
+        """Return the bytes of ``text`` (the document's own when None) in the document's encoding.
+
+        Raises ``FileError`` where the encoding has no byte for a character of ``text``.
+        """
+        try:
+            return self.bom + (self.text if text is None else text).encode(self.encoding)
+        except UnicodeEncodeError as error:
+            char = error.object[error.start]
+            raise FileError(
+                f"the new text holds {char!r} (U+{ord(char):04X}), which {self.encoding} cannot write: "
+                f"convert {name} to UTF-8 first"
+            ) from error
+
+
+def _kept_apart(contents: Sequence[str], endings: list[str]) -> list[str]:
+    """Keep a CR and the LF of an empty line after it from being read as one CRLF."""
+    for number in range(1, len(endings)):
+        if endings[number - 1] == "\r" and not contents[number] and endings[number] == "\n":
+            endings[number] = "\r\n"
+    return endings
+
+
+def restore(document: Document, new_shown: str) -> bytes:
+    """Return the file's new bytes for the model's new text; see ``Document.restore``."""
+    return document.encode(document.restore(new_shown))
+
+
+def read_document(path: Path, *, encoding: str | None = None) -> Document:
+    """Read a text file; see ``Document.from_bytes``. Raises ``FileError`` with the remedy."""
+    return Document.from_bytes(read_bytes(path), encoding=encoding, name=str(path))
+
+
+def read_bytes(path: Path) -> bytes:
+    """Read a regular file, and say in one line what keeps it from being read."""
+    try:
+        if path.is_dir():
+            raise FileError(f"{path} is a directory: name a file in it")
+        if path.exists() and not path.is_file():
+            raise FileError(f"{path} is not a regular file: use - to read standard input")
+        return path.read_bytes()
+    except FileNotFoundError as error:
+        raise FileError(f"{path} does not exist: check the path") from error
+    except PermissionError as error:
+        raise FileError(f"{path} cannot be read (permission denied): change its mode or copy it") from error
+    except (OSError, ValueError) as error:
+        raise FileError(f"{path} cannot be read: {_reason(error)}") from error
+
+
+def _sniff(data: bytes, encoding: str | None, name: str) -> tuple[bytes, str]:
+    """Return the byte order mark (b"" where there is none) and the codec for what follows it."""
+    if encoding == "detect":
+        return _detect(data, name)
+    if encoding is not None:
+        return _named(data, encoding)
+    if data.startswith(_UTF32_BOMS):
+        raise FileError(f"{name} is UTF-32: convert it to UTF-8 first")
+    if data.startswith(codecs.BOM_UTF8):
+        return codecs.BOM_UTF8, "utf-8"
+    for bom, codec in _UTF16_BOMS.items():
+        if data.startswith(bom):
+            return bom, codec
+    return b"", "utf-8"
+
+
+def _named(data: bytes, encoding: str) -> tuple[bytes, str]:
+    try:
+        info = codecs.lookup(encoding)
+        "".encode(encoding)  # refuses codecs that are no text encodings, such as "hex"
+    except (LookupError, ValueError) as error:
+        raise FileError(
+            f"unknown encoding {encoding!r}: use a name such as utf-8, utf-16, latin-1, cp1252"
+        ) from error
+    if info.name in ("utf-8", "utf-8-sig"):
+        return (codecs.BOM_UTF8 if data.startswith(codecs.BOM_UTF8) else b""), "utf-8"
+    if info.name == "utf-16":
+        for bom, codec in _UTF16_BOMS.items():
+            if data.startswith(bom):
+                return bom, codec
+        raise FileError("a UTF-16 file without a byte order mark: name utf-16-le or utf-16-be")
+    return b"", info.name
+
+
+def _detect(data: bytes, name: str) -> tuple[bytes, str]:
+    for bom in (codecs.BOM_UTF8, *_UTF16_BOMS):
+        if data.startswith(bom):
+            return _sniff(data, None, name)
+    try:
+        data.decode("utf-8")
+    except UnicodeDecodeError:
+        from charset_normalizer import from_bytes
+
+        best = from_bytes(data).best()
+        if best is None:
+            raise FileError(
+                f"{name}: no text encoding found: name one, or convert the file to UTF-8"
+            ) from None
+        return b"", codecs.lookup(best.encoding).name
+    return b"", "utf-8"
+
+
+def _not_decodable(name: str, codec: str, error: UnicodeDecodeError) -> str:
+    if b"\0" in error.object:
+        return f"{name} is binary (it holds NUL bytes): only text files can be edited"
+    if codec == "utf-8":
+        return (
+            f"{name} is not UTF-8 (byte 0x{error.object[error.start]:02x} at offset {error.start}): "
+            "convert it, or name its encoding (latin-1, cp1252, detect)"
+        )
+    return f"{name} does not decode as {codec} (at offset {error.start}): name another encoding"
+
+
+def _reason(error: Exception) -> str:
+    return (getattr(error, "strerror", None) or str(error)).lower()

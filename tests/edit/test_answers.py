@@ -1,0 +1,203 @@
+import pytest
+
+from lookupdec.edit.answers import is_placeholder, read_answer
+
+CODE = "def f():\n    return 1\n\n\ndef g():\n    return 2\n"
+README = "# Title\n\n```js\nrun()\n```\n\nThen:\n\n```bash\nls\n```\n"
+BARE = "# Title\n\n```\nrun()\n```\n\nThen:\n\n```\nls\n```\nEnd.\n"
+
+
+def text_of(raw: str, original: str) -> str:
+    answer = read_answer(raw, original)
+    assert answer.complete, answer.warnings
+    return answer.text
+
+
+@pytest.mark.parametrize(
+    "original", [CODE, README, BARE, "x", "  a\n\n\n", "```py\nx\n```\n", "\n\nx\n", "<think>x\n"]
+)
+def test_an_answer_that_is_the_text_itself_stays_word_for_word(original):
+    answer = read_answer(original, original)
+    assert (answer.text, answer.complete, answer.warnings) == (original, True, ())
+
+
+@pytest.mark.parametrize("original", [CODE, README, BARE])
+@pytest.mark.parametrize("opening", ["```", "```python", "````markdown", "~~~", "``` py"])
+def test_an_outer_fence_is_unwrapped_and_inner_ones_survive(original, opening):
+    closing = opening[0] * (len(opening) - len(opening.lstrip("`~")))
+    assert text_of(f"{opening}\n{original}{closing}", original) == original
+    assert text_of(f"{opening}\n{original}{closing}\n", original) == original
+
+
+def test_a_closing_fence_may_be_longer_and_indented():
+    assert text_of(f"```\n{CODE}   `````  \n", CODE) == CODE
+
+
+def test_a_fence_longer_than_the_inner_ones_is_ours():
+    original = "# T\n````md\n```\nx\n```\n````\n"
+    assert text_of(f"`````\n{original}`````\n", original) == original
+
+
+def test_a_lone_fence_inside_a_string_does_not_cut_the_answer():
+    original = 'a = """\n```\n"""\nb = 2\n'
+    assert text_of(f"```python\n{original}```", original) == original
+
+
+def test_a_file_that_is_one_code_block_keeps_its_fence():
+    original = "```py\nold\n```\n"
+    assert text_of("```py\nnew\n```\n", original) == "```py\nnew\n```\n"
+    assert text_of("```\n```py\nnew\n```\n```\n", original) == "```py\nnew\n```\n"
+
+
+def test_a_code_block_of_the_text_itself_is_no_wrapper():
+    assert text_of("```js\nrun()\n```\n", README) == "```js\nrun()\n```\n"
+
+
+def test_text_turned_into_markdown_is_not_cut_at_its_code_blocks():
+    original = "Install it\npip install x\nUse it\nimport x\n"
+    raw = "# Install\n\n```bash\npip install x\n```\n\n# Use\n\n```python\nimport x\n```\n\nDone.\n"
+    assert text_of(raw, original) == raw
+
+
+def test_one_code_block_among_the_texts_own_words_is_content():
+    original = "Run this:\nls\nThat is all.\n"
+    raw = "Run this:\n```\nls\n```\nThat is all.\n"
+    assert text_of(raw, original) == raw
+
+
+def test_remarks_around_the_block_are_left_out_with_a_warning():
+    answer = read_answer(f"Here is the new code:\n\n```python\n{CODE}```\n\nI changed nothing.\n", CODE)
+    assert (answer.text, answer.complete) == (CODE, True)
+    assert answer.warnings == ("left out what the model wrote around the text: 'Here is the new code:'",)
+
+
+def test_a_preamble_without_a_fence_is_left_out_where_the_text_follows():
+    assert read_answer(f"Sure, here it is:\n\n{CODE}", CODE).text == CODE
+    kept = "Here is a list:\n\n- a\n"
+    assert text_of(kept, "- b\n") == kept
+
+
+def test_a_block_that_is_never_closed_is_unwrapped_with_a_warning():
+    answer = read_answer(f"```python\n{CODE}", CODE)
+    assert (answer.text, answer.complete) == (CODE, True)
+    assert "did not close" in answer.warnings[0]
+
+
+def test_thinking_is_dropped():
+    assert text_of(f"<think>\nwhat to do?\n```\n</think>\n\n{CODE}", CODE) == CODE
+    assert text_of(f"<think></think>\n```\n{CODE}```", CODE) == CODE
+
+
+def test_an_answer_that_never_stopped_thinking_is_not_complete():
+    assert not read_answer("<think>\nhm", CODE).complete
+
+
+@pytest.mark.parametrize("reason", ["length", "deadline"])
+def test_a_cut_answer_is_not_complete(reason):
+    answer = read_answer("def f():\n", CODE, finish_reason=reason)
+    assert not answer.complete
+    assert "cut" in answer.warnings[0]
+
+
+def test_an_empty_answer_is_not_complete():
+    assert not read_answer("", CODE).complete
+    assert not read_answer("```\n```", CODE).complete
+
+
+@pytest.mark.parametrize(
+    ("raw", "original", "text"),
+    [
+        ("a", "b\n", "a\n"),
+        ("a\n", "b", "a"),
+        ("a\n\n", "b\n", "a\n\n"),
+        ("```\na\n```", "b", "a"),
+        ("  a ", " b", "  a "),
+    ],
+)
+def test_the_final_newline_is_as_in_the_original_and_nothing_is_stripped(raw, original, text):
+    assert read_answer(raw, original).text == text
+
+
+PLACEHOLDERS = [
+    "// ... existing code ...",
+    "# rest of the code unchanged",
+    "    # ... rest of code",
+    "/* ... */",
+    "# ...",
+    "// rest of the code remains the same",
+    "<!-- rest of the document unchanged -->",
+    "[...]",
+    "-- remaining code unchanged",
+    "[rest of the text unchanged]",
+    "// … existing code …",
+    "{/* existing code */}",
+    "; rest of file unchanged",
+    "% rest omitted for brevity",
+    "(* ... existing code ... *)",
+    "# [previous code] ...",
+    "# (rest of the file is unchanged)",
+    "// The rest of the code stays the same.",
+    "// ... (rest of the code)",
+    "* rest of the text remains unchanged",
+    "// ... other methods ...",
+    "// rest of your code here",
+    "''' rest of the code '''",
+    "... existing code ...",
+    "rem rest of the code unchanged",
+    "//...",
+    "...rest of text...",
+]
+
+CONTENT = [
+    "# The rest of the arguments are forwarded to pip",
+    "// existing users keep their id",
+    "x = [...]",
+    "...",
+    "…",
+    "- unchanged",
+    "# Same as before, but sorted",
+    "# no changes",
+    "    return rest",
+    "// the code",
+    "# Imports",
+    "(see above)",
+    "# previous",
+    "def f(): ...",
+    "print('...')",
+    "...args",
+    "[1, ...]",
+    "* other functions",
+    "# 1...3",
+    "",
+    "    ",
+    "---",
+    "###",
+    "// unchanged since version 2",
+    "code",
+    "rest of the code unchanged",
+]
+
+
+@pytest.mark.parametrize("line", PLACEHOLDERS)
+def test_a_placeholder_is_seen_in_any_comment_style(line):
+    assert is_placeholder(line)
+
+
+@pytest.mark.parametrize("line", CONTENT)
+def test_what_says_more_is_content(line):
+    assert not is_placeholder(line)
+
+
+def test_a_placeholder_makes_the_answer_incomplete_unless_the_original_had_it():
+    raw = "def f():\n    return 3\n\n# ... rest of the code unchanged ...\n"
+    answer = read_answer(raw, CODE)
+    assert not answer.complete
+    assert "left text out" in answer.warnings[0]
+    assert read_answer(raw, raw.replace("3", "1")).complete
+
+
+def test_a_much_shorter_text_is_pointed_out():
+    original = "".join(f"line {number}\n" for number in range(60))
+    answer = read_answer("line 1\n", original)
+    assert answer.complete
+    assert "much shorter: 1 lines instead of 60" in answer.warnings[0]
