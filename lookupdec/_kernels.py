@@ -5,7 +5,6 @@ Layout (all int32):
 ``states``  [capacity_states * 8]  one automaton state in half a cache line, fields ``LENGTH`` .. ``FIRST`` below
 ``edges``   [capacity_edges * 4]   open-addressing hash of the transitions that do not fit in their state
 ``meta``    [8]                    counters, fields ``N_TOKENS`` .. ``MATCH_END`` below
-``path``    [1 + 2 * MAX_PATH]     number of entries, then (length, end) of every context of the last token, longest first
 
 Source: Blumer et al. 1985, "The smallest automaton recognizing the subwords of a text".
 """
@@ -19,7 +18,8 @@ from numba import njit
 Int32Array = npt.NDArray[np.int32]
 
 # Fields of a state. LENGTH: of its longest string. LINK: state of the longest proper suffix with other ends.
-# RECENT, FIRST: end (exclusive) of its latest and its first occurrence. COUNT: occurrences seen.
+# FIRST, RECENT: end (exclusive) of its first and of its latest occurrence. COUNT: occurrences seen. An occurrence is
+# noted when the token after it arrives, so that RECENT always points to a token that can be copied.
 # TOKEN, NEXT: its first transition, kept inline since most states have no other. MORE: its other transitions, a list.
 LENGTH, LINK, RECENT, COUNT, TOKEN, NEXT, MORE, FIRST = range(8)
 STATE_FIELDS = 8
@@ -184,37 +184,36 @@ def append(states: Int32Array, edges: Int32Array, meta: Int32Array, token: int) 
 
 
 @njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
-def mark(states: Int32Array, meta: Int32Array, path: Int32Array) -> None:
-    """Note every context of the last token with its latest earlier occurrence, then make this one the latest."""
-    end = meta[N_TOKENS]
-    state = states[meta[LAST] * STATE_FIELDS + LINK]
-    entries = 0
-    while state > 0 and entries < MAX_PATH:
+def mark(states: Int32Array, state: int, end: int) -> None:
+    """Note that ``state`` and all its shorter contexts have their latest occurrence at ``end``."""
+    for _ in range(MAX_PATH):
+        if state <= 0:
+            return
         at = state * STATE_FIELDS
-        path[1 + 2 * entries] = states[at + LENGTH]
-        path[2 + 2 * entries] = states[at + RECENT]
         states[at + RECENT] = end
         states[at + COUNT] += 1
         state = states[at + LINK]
-        entries += 1
-    path[0] = entries
-    meta[MATCH_LENGTH] = path[1] if entries else 0
-    meta[MATCH_END] = path[2] if entries else 0
 
 
 @njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
-def extend(
-    states: Int32Array, edges: Int32Array, meta: Int32Array, path: Int32Array, text: Int32Array, ids: Int32Array
-) -> int:
+def extend(states: Int32Array, edges: Int32Array, meta: Int32Array, text: Int32Array, ids: Int32Array) -> int:
     """Append ``ids`` until they or the room are used up; return how many were appended. ``text`` receives them."""
     max_states = states.size // STATE_FIELDS - 2
-    for i in range(ids.size):
+    done = 0
+    while done < ids.size:
         position = meta[N_TOKENS]
-        if meta[N_STATES] > max_states or position >= text.size or not append(states, edges, meta, ids[i]):
-            return i
-        text[position] = ids[i]
-        mark(states, meta, path)
-    return ids.size
+        if meta[N_STATES] > max_states or position >= text.size:
+            break
+        last = meta[LAST]
+        if not append(states, edges, meta, ids[done]):
+            break
+        text[position] = ids[done]
+        mark(states, states[last * STATE_FIELDS + LINK], position)
+        done += 1
+    match = states[meta[LAST] * STATE_FIELDS + LINK]
+    meta[MATCH_LENGTH] = states[match * STATE_FIELDS + LENGTH] if match > 0 else 0
+    meta[MATCH_END] = states[match * STATE_FIELDS + RECENT] if match > 0 else 0
+    return done
 
 
 @njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]

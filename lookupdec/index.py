@@ -51,7 +51,6 @@ class SuffixIndex:
             int(capacity * EDGES_PER_TOKEN + 4) * kernels.EDGE_FIELDS, kernels.NONE, np.int32
         )
         self._meta: Int32Array = np.zeros(kernels.META_FIELDS, np.int32)
-        self._path: Int32Array = np.zeros(1 + 2 * kernels.MAX_PATH, np.int32)
         self._one: Int32Array = np.zeros(1, np.int32)
         kernels.new_state(self._states, self._meta, 0, 0)
 
@@ -66,7 +65,7 @@ class SuffixIndex:
     @property
     def nbytes(self) -> int:
         """Bytes that the index occupies, room to grow included."""
-        return self._text.nbytes + self._states.nbytes + self._edges.nbytes + self._path.nbytes + self._meta.nbytes
+        return self._text.nbytes + self._states.nbytes + self._edges.nbytes + self._meta.nbytes
 
     def append(self, token: int) -> None:
         """Add one token.
@@ -92,10 +91,10 @@ class SuffixIndex:
         self._extend(as_ids(ids))
 
     def _extend(self, ids: Int32Array) -> None:
-        done = kernels.extend(self._states, self._edges, self._meta, self._path, self._text, ids)
+        done = kernels.extend(self._states, self._edges, self._meta, self._text, ids)
         while done < ids.size:
             self._grow(len(self) + ids.size - done)
-            done += kernels.extend(self._states, self._edges, self._meta, self._path, self._text, ids[done:])
+            done += kernels.extend(self._states, self._edges, self._meta, self._text, ids[done:])
 
     def _grow(self, wanted: int) -> None:
         """Enlarge whichever array stopped the last extend."""
@@ -125,9 +124,16 @@ class SuffixIndex:
 
         At most ``MAX_PATH`` of them: only text such as "aaaa" has more.
         """
-        entries = int(self._path[0])
-        pairs = self._path[1 : 1 + 2 * entries].tolist()
-        return [Match(pairs[2 * i], pairs[2 * i + 1]) for i in range(entries)]
+        found = []
+        state = self._link(int(self._meta[kernels.LAST]))
+        while state > 0 and len(found) < kernels.MAX_PATH:
+            at = state * kernels.STATE_FIELDS
+            found.append(Match(int(self._states[at + kernels.LENGTH]), int(self._states[at + kernels.RECENT])))
+            state = self._link(state)
+        return found
+
+    def _link(self, state: int) -> int:
+        return int(self._states[state * kernels.STATE_FIELDS + kernels.LINK])
 
 
 def _enlarged(array: Int32Array, size: int) -> Int32Array:
