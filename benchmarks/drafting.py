@@ -56,7 +56,7 @@ def peer_rows() -> list[Row]:
 
 
 def own_rows() -> list[Row]:
-    """Return lookupdec with one rolling cache over all traces, without it, and with the input as reference."""
+    """Return lookupdec with a rolling cache over all traces, without it, and with the input as reference."""
     from lookupdec.cache import RollingCache
     from lookupdec.draft import CopyDrafter
     from lookupdec.policy import CostModel
@@ -163,7 +163,7 @@ def over_best_peer(
 
 
 def largest_deviation(folder: Path, measured: Mapping[str, Rows]) -> float | None:
-    """Return by how much a count of a peer's row differs at most from baselines.json; None where it is not."""
+    """Return by how much the peers' counts differ at most from baselines.json; None where it is not."""
     file = folder / "baselines.json"
     if not file.is_file():
         return None
