@@ -25,7 +25,6 @@ from rich.table import Table
 
 from lookupdec.decode import Drafter, PlainDrafter
 from lookupdec.errors import FileError, InputError, LookupDecError
-from lookupdec.peers import rows_by_peer
 from lookupdec.replay import ReplayResult, Trace, best_speedup, copy_limit, load_traces, replay
 from lookupdec.stats import Stats
 
@@ -103,6 +102,8 @@ def replay_command(
 
 def contenders(names: Sequence[DrafterName], *, past_outputs: bool) -> list[Contender]:
     """Return the drafters that were asked for, each once."""
+    from lookupdec.peers import rows_by_peer  # imports numba, which other commands need not wait for
+
     chosen: list[Contender] = []
     for name in dict.fromkeys(names):
         if name is DrafterName.PLAIN:
