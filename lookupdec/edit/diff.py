@@ -51,7 +51,7 @@ def unified_diff(old: str, new: str, path: str = "text", *, context: int = 3) ->
     if old == new:
         return ""
     old_lines, new_lines = _lf_lines(old), _lf_lines(new)
-    parts = [f"--- a/{path}\n", f"+++ b/{path}\n"]
+    parts = [f"--- a/{path.lstrip('/')}\n", f"+++ b/{path.lstrip('/')}\n"]
     for hunk in _hunks(align(old_lines, new_lines), context):
         first, last = hunk[0], hunk[-1]
         parts.append(

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Generator, Mapping
+from collections.abc import Generator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 from lookupdec.decode import PlainDrafter
 from lookupdec.edit.prompts import Messages
+from lookupdec.errors import ModelError
 from lookupdec.stats import Stats, Step
 
 if TYPE_CHECKING:
@@ -61,6 +62,15 @@ class Engine(Protocol):
         """Return the number of tokens of a text."""
         ...
 
+    @property
+    def dtype(self) -> str:
+        """The numbers it computes with, such as "float32"."""
+        ...
+
+    def decode(self, ids: Sequence[int]) -> str:
+        """Return the text of some tokens alone."""
+        ...
+
     def check(self, settings: Mapping[str, Any]) -> None:
         """Raise ``TypeError`` for unknown settings and ``InputError`` for impossible values."""
         ...
@@ -83,7 +93,12 @@ class ModelEngine:
         cls, model: str | Path | None = None, *, dtype: str = "auto", device: str = "auto"
     ) -> ModelEngine:
         """Load a model; see ``lookupdec.hf.load``. Raises ``ModelError``."""
-        from lookupdec.hf.models import load
+        try:
+            from lookupdec.hf.models import load
+        except ModuleNotFoundError as error:
+            if error.name not in ("torch", "transformers"):
+                raise
+            raise ModelError(f"models need {error.name}: pip install 'lookupdec[hf]'") from error
 
         return cls(load(model, dtype=dtype, device=device))
 
@@ -104,6 +119,19 @@ class ModelEngine:
     def count_text(self, text: str) -> int:
         """Return the number of tokens of a text."""
         return len(self.model.encode_text(text))
+
+    @property
+    def dtype(self) -> str:
+        """The numbers it computes with."""
+        return str(self.model.dtype).removeprefix("torch.")
+
+    def decode(self, ids: Sequence[int]) -> str:
+        """Return the text of some tokens alone."""
+        text = self.model.tokenizer.decode(
+            list(ids), skip_special_tokens=True, clean_up_tokenization_spaces=False
+        )
+        assert isinstance(text, str)
+        return text
 
     def check(self, settings: Mapping[str, Any]) -> None:
         """Raise ``TypeError`` for unknown settings and ``InputError`` for impossible values."""

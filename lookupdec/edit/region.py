@@ -90,13 +90,12 @@ def without_echo(new: str, region: Region) -> str:
 
     Only whole lines, and only where the piece itself neither begins nor ends like that.
     """
-    old_lines = _shown_lines(region.document.shown)
+    old, before, after = (_contents(text) for text in (region.document.shown, region.before, region.after))
     lines = _shown_lines(new)
-    head = _echo(lines, _shown_lines(region.before), old_lines)
-    lines = lines[head:]
-    after = _shown_lines(region.after)
-    tail = _echo(lines[::-1], after[::-1], old_lines[::-1])
-    return "".join(lines[: len(lines) - tail])
+    contents = _contents(new)
+    head = _echo(contents, before, old)
+    tail = _echo(contents[head:][::-1], after[::-1], old[::-1])
+    return "".join(lines[head : len(lines) - tail])
 
 
 def reindented(new: str, old: str) -> str:
@@ -125,7 +124,7 @@ def _echo(lines: Sequence[str], neighbours: Sequence[str], old_lines: Sequence[s
     for count in range(min(len(lines) - 1, len(neighbours)), 0, -1):
         echoed = list(lines[:count])
         says_something = any(line.strip() for line in echoed)
-        if says_something and echoed == list(neighbours[-count:]) and list(old_lines[:1]) != echoed[:1]:
+        if says_something and echoed == list(neighbours[-count:]) and echoed[:1] != list(old_lines[:1]):
             return count
     return 0
 
@@ -147,6 +146,10 @@ def _count_in(known: set[str], lines: Sequence[str]) -> int:
 
 def _shown_lines(shown: str) -> list[str]:
     return [content + ending for content, ending in split_lines(shown)]
+
+
+def _contents(shown: str) -> list[str]:
+    return [content for content, _ in split_lines(shown)]
 
 
 def _line_around(text: str, offset: int) -> Region:

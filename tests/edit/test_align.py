@@ -1,4 +1,5 @@
 import difflib
+from collections.abc import Sequence
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -22,7 +23,7 @@ def test_blocks_cover_both_texts_in_order_and_kept_ones_are_equal(old, new):
     assert all(first.kept != second.kept for first, second in zip(blocks, blocks[1:], strict=False))
 
 
-def longest_common(old, new):
+def longest_common(old: Sequence[str], new: Sequence[str]) -> int:
     if not old or not new:
         return 0
     if old[0] == new[0]:

@@ -1,14 +1,14 @@
 import os
 import stat
+from pathlib import Path
 
 import pytest
 
-from lookupdec.edit import atomic
 from lookupdec.edit.atomic import check_writable, write_atomically
 from lookupdec.errors import FileError
 
 
-def files_in(folder):
+def files_in(folder: Path) -> list[str]:
     return sorted(path.name for path in folder.iterdir())
 
 
@@ -63,7 +63,7 @@ def test_the_file_is_untouched_whatever_goes_wrong(tmp_path, monkeypatch, error,
     def fail(*_args):
         raise error
 
-    monkeypatch.setattr(atomic.os, call, fail)
+    monkeypatch.setattr(os, call, fail)
     with pytest.raises(KeyboardInterrupt if error is KeyboardInterrupt else FileError):
         write_atomically(path, b"new")
     assert path.read_bytes() == b"old"
@@ -98,6 +98,6 @@ def test_what_cannot_be_written_is_refused_before_work_starts(tmp_path):
 def test_a_missing_permission_is_refused(tmp_path, monkeypatch):
     path = tmp_path / "a"
     path.write_bytes(b"old")
-    monkeypatch.setattr(atomic.os, "access", lambda *_: False)
+    monkeypatch.setattr(os, "access", lambda *_: False)
     with pytest.raises(FileError, match="permission denied"):
         check_writable(path)

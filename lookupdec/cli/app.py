@@ -1,0 +1,62 @@
+"""The sub-commands put together. A new one is one line in here."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from importlib.metadata import version
+from typing import Annotated
+
+import typer
+
+from lookupdec.cli.compare import compare_command
+from lookupdec.cli.edit import edit_command
+from lookupdec.replay_cli import replay_command
+
+app = typer.Typer(
+    name="lookupdec",
+    help="Edit, rewrite and summarise with a language model, by copying: the same output in fewer passes.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+app.command("edit")(edit_command)
+app.command("compare")(compare_command)
+app.command("replay")(replay_command)
+
+
+def _print_version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(version("lookupdec"))
+        raise typer.Exit
+
+
+@app.callback()
+def _options(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version.")
+    ] = False,
+) -> None:
+    pass
+
+
+def run(arguments: Sequence[str] | None = None) -> int:
+    """Run one command line and return its exit code; a wrong option is one line, as all bad input is."""
+    command = typer.main.get_command(app)
+    try:
+        code = command.main(
+            list(sys.argv[1:] if arguments is None else arguments), "lookupdec", standalone_mode=False
+        )
+    except typer.Exit as done:
+        return done.exit_code
+    except typer.Abort:
+        typer.echo("stopped", err=True)
+        return 130
+    except Exception as error:
+        format_message = getattr(error, "format_message", None)
+        if format_message is None:
+            raise
+        typer.echo(f"error: {' '.join(format_message().split())}", err=True)
+        return 2
+    return code if isinstance(code, int) else 0

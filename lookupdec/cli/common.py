@@ -1,0 +1,116 @@
+"""What the commands share: their options, reading input, and ending in one line whatever goes wrong."""
+
+from __future__ import annotations
+
+import contextlib
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+
+from lookupdec.edit.prompts import check_instruction
+from lookupdec.edit.textio import Document, read_bytes
+from lookupdec.errors import InputError, LookupDecError
+
+BAD_INPUT, INCOMPLETE, INTERRUPTED = 2, 3, 130
+
+FileArgument = Annotated[str, typer.Argument(help="The file to edit; - is standard input.", metavar="FILE")]
+Instruction = Annotated[str, typer.Option("--instruction", "-i", help="What to change, in plain words.")]
+Lines = Annotated[
+    str | None, typer.Option(help="Rewrite these lines only, counted from 1.", metavar="FIRST:LAST")
+]
+ModelName = Annotated[
+    str | None, typer.Option(help="A hub id, a folder or a GGUF file; the built-in model when left out.")
+]
+Dtype = Annotated[str, typer.Option(help="auto, float32, bfloat16 or float16.")]
+Device = Annotated[str, typer.Option(help="auto, cpu, cuda or cuda:<number>.")]
+Temperature = Annotated[float, typer.Option(min=0.0, help="0 takes the likeliest token; above it, draws.")]
+Seed = Annotated[int | None, typer.Option(min=0, help="Makes draws repeatable.")]
+MaxNewTokens = Annotated[
+    int | None, typer.Option(min=1, help="Longest answer; what the context leaves when left out.")
+]
+Encoding = Annotated[
+    str | None, typer.Option(help="The file's encoding where it is not UTF-8: latin-1, cp1252, ..., detect.")
+]
+TemplateFolder = Annotated[
+    Path | None, typer.Option("--templates", help="A folder with prompts of your own.")
+]
+AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """What is to be edited, where it came from, and its bytes."""
+
+    path: Path | None
+    document: Document
+    data: bytes
+
+    @property
+    def name(self) -> str:
+        """The name to show."""
+        return "standard input" if self.path is None else str(self.path)
+
+    @classmethod
+    def read(cls, name: str, encoding: str | None) -> Source:
+        """Read a file, or standard input for "-". Raises ``FileError`` or ``InputError``."""
+        path = None if name == "-" else Path(name)
+        data = sys.stdin.buffer.read() if path is None else read_bytes(path)
+        source = cls(path, Document.from_bytes(data, encoding=encoding, name=_label(path)), data)
+        if not source.document.text.strip():
+            raise InputError(f"{source.name} is empty: there is nothing to edit")
+        return source
+
+
+@contextlib.contextmanager
+def one_line_errors() -> Iterator[None]:
+    """Turn what is wrong with the input into one line on stderr and an exit code; so with Ctrl-C."""
+    try:
+        yield
+    except LookupDecError as error:
+        typer.echo(f"error: {' '.join(str(error).split())}", err=True)
+        raise typer.Exit(BAD_INPUT) from error
+    except KeyboardInterrupt as error:
+        typer.echo("\nstopped: nothing was written", err=True)
+        raise typer.Exit(INTERRUPTED) from error
+
+
+def checked_instruction(instruction: str) -> str:
+    """Refuse an empty instruction before the model is loaded."""
+    return check_instruction(instruction)
+
+
+def parse_lines(value: str | None, count: int) -> tuple[int, int] | None:
+    """Read ``FIRST:LAST``, ``FIRST:``, ``:LAST`` or one number, in a text of ``count`` lines."""
+    if value is None:
+        return None
+    first, colon, last = value.partition(":")
+    try:
+        start = int(first) if first or not colon else 1
+        end = (int(last) if last else count) if colon else start
+    except ValueError:
+        raise InputError(f"{value!r} is no line range: give FIRST:LAST, such as 10:40") from None
+    return start, end
+
+
+def generation_settings(temperature: float, seed: int | None, max_new_tokens: int | None) -> dict[str, Any]:
+    """Return the settings to generate with, by name."""
+    return {"temperature": temperature, "seed": seed, "max_new_tokens": max_new_tokens}
+
+
+def error_console() -> Console:
+    """The console for everything that is not the result."""
+    return Console(stderr=True, highlight=False)
+
+
+def write_stdout(data: bytes) -> None:
+    """Write bytes as they are: no translation of line endings, no encoding of the terminal's."""
+    typer.echo(data, nl=False)
+
+
+def _label(path: Path | None) -> str:
+    return "standard input" if path is None else str(path)

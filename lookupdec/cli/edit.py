@@ -1,0 +1,138 @@
+"""``lookupdec edit``: change a file as an instruction says."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+from rich.console import Console
+
+from lookupdec.cli.common import (
+    INCOMPLETE,
+    AsJson,
+    Device,
+    Dtype,
+    Encoding,
+    FileArgument,
+    Instruction,
+    Lines,
+    MaxNewTokens,
+    ModelName,
+    Seed,
+    Source,
+    Temperature,
+    TemplateFolder,
+    checked_instruction,
+    error_console,
+    generation_settings,
+    one_line_errors,
+    parse_lines,
+    write_stdout,
+)
+from lookupdec.cli.report import result_as_json
+from lookupdec.cli.show import print_diff, progress_line, stream_view, waiting
+from lookupdec.edit.atomic import check_writable, write_atomically
+from lookupdec.errors import InputError
+
+if TYPE_CHECKING:
+    from lookupdec.edit.editor import Editor, EditResult
+
+
+def edit_command(  # noqa: PLR0913
+    file: FileArgument,
+    instruction: Instruction,
+    in_place: Annotated[bool, typer.Option("--in-place", help="Write the new text into FILE.")] = False,
+    output: Annotated[Path | None, typer.Option(help="Write the new text here.")] = None,
+    lines: Lines = None,
+    as_json: AsJson = False,
+    plain: Annotated[bool, typer.Option("--plain", help="Decode without drafting.")] = False,
+    allow_incomplete: Annotated[
+        bool, typer.Option("--allow-incomplete", help="Use an answer that is cut or leaves text out, too.")
+    ] = False,
+    model: ModelName = None,
+    dtype: Dtype = "auto",
+    device: Device = "auto",
+    temperature: Temperature = 0.0,
+    seed: Seed = None,
+    max_new_tokens: MaxNewTokens = None,
+    encoding: Encoding = None,
+    templates: TemplateFolder = None,
+) -> None:
+    """Change FILE as the instruction says, and print the diff.
+
+    The file itself stays as it is unless --in-place is given. With - as FILE, the new text is printed.
+    """
+    console = error_console()
+    with one_line_errors():
+        target = _target(file, in_place=in_place, output=output)
+        source = Source.read(file, encoding)
+        checked_instruction(instruction)
+        line_range = parse_lines(lines, len(source.document.lines))
+        editor = load_editor(console, model, dtype, device, templates)
+        with stream_view(console, editor.engine.decode) as view:
+            result = editor.edit(
+                source.document.text,
+                instruction,
+                lines=line_range,
+                path=source.path,
+                plain=plain,
+                allow_incomplete=allow_incomplete,
+                on_token=view,
+                **generation_settings(temperature, seed, max_new_tokens),
+            )
+        usable = result.complete or allow_incomplete
+        new_data = source.document.encode(result.text, name=source.name)
+        if target is not None and usable:
+            write_atomically(target, new_data, expected=source.data if in_place else None)
+        if console.is_terminal:
+            console.print(progress_line(result.stats, result.stats.seconds))
+        print_warnings(console, result)
+        if as_json:
+            typer.echo(json.dumps(result_as_json(result, editor.engine.name, source.name)))
+        elif source.path is None and output is None and usable:
+            write_stdout(new_data)
+        else:
+            print_result_diff(result.diff)
+    if not usable:
+        raise typer.Exit(INCOMPLETE)
+
+
+def load_editor(
+    console: Console, model: str | None, dtype: str, device: str, templates: Path | None
+) -> Editor:
+    """Load what edits; importing it takes a while, too."""
+    with waiting(console, "loading the model"):
+        from lookupdec.edit.editor import Editor
+
+        return Editor.load(model, dtype=dtype, device=device, templates=templates)
+
+
+def _target(file: str, *, in_place: bool, output: Path | None) -> Path | None:
+    """Return the file to write, None for none; what cannot be written is refused before any work."""
+    if in_place and output is not None:
+        raise InputError("give either --in-place or --output, not both")
+    if in_place and file == "-":
+        raise InputError("standard input cannot be edited in place: leave out --in-place, or name a file")
+    target = Path(file) if in_place else output
+    if target is not None and (target.exists() or not in_place):
+        check_writable(target)
+    return target
+
+
+def print_warnings(console: Console, result: EditResult) -> None:
+    """Say what casts doubt on an answer."""
+    for warning in result.warnings:
+        console.print(f"warning: {warning}", markup=False, soft_wrap=True)
+    if not result.complete:
+        console.print("the answer is not complete", soft_wrap=True)
+
+
+def print_result_diff(diff: str) -> None:
+    """Print a diff: in colour on a terminal, byte for byte elsewhere."""
+    console = Console(highlight=False)
+    if console.is_terminal and diff:
+        print_diff(console, diff)
+    else:
+        write_stdout(diff.encode())

@@ -1,0 +1,98 @@
+"""Shows an answer on a terminal as it arrives: what was copied, what the model wrote, and how fast."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from time import perf_counter
+
+from rich.console import Console, Group
+from rich.live import Live
+from rich.text import Text
+
+from lookupdec.edit.engine import Chunk
+from lookupdec.stats import Stats
+
+_COPIED, _WRITTEN = "cyan", "bold yellow"
+_DIFF_STYLES = {"+": "green", "-": "red", "@": "cyan"}
+
+# Control characters as their visible symbols: a file must not be able to drive the terminal.
+_VISIBLE = {code: 0x2400 + code for code in range(32) if chr(code) not in "\t\n"} | {0x7F: 0x2421}
+_VISIBLE |= dict.fromkeys(range(0x80, 0xA0), 0xFFFD)
+
+
+class StreamView:
+    """Prints whole lines above, and keeps the unfinished line and the progress at the bottom."""
+
+    def __init__(self, live: Live, decode: Callable[[Sequence[int]], str]) -> None:
+        self._live = live
+        self._decode = decode
+        self._line = Text()
+        self._began = perf_counter()
+
+    def __call__(self, chunk: Chunk) -> None:
+        """Show one chunk."""
+        for text, style in self._spans(chunk):
+            self._line.append(text.translate(_VISIBLE), style)
+        *finished, self._line = self._line.split("\n", allow_blank=True)
+        if finished:
+            self._live.console.print(Text("\n").join(finished), soft_wrap=True)
+        elapsed = perf_counter() - self._began
+        self._live.update(Group(self._line, progress_line(chunk.stats, elapsed)))
+
+    def close(self) -> None:
+        """Leave the unfinished line behind, and no progress line."""
+        self._live.update(self._line)
+
+    def _spans(self, chunk: Chunk) -> Iterator[tuple[str, str]]:
+        """Cut a chunk's text where the copied tokens end."""
+        text, step = chunk.text, chunk.step
+        written = self._decode(step.tokens[step.accepted :])
+        cut = len(text)
+        if not step.accepted:
+            cut = 0
+        elif written and text.endswith(written):
+            cut = len(text) - len(written)
+        yield text[:cut], _COPIED
+        yield text[cut:], _WRITTEN
+
+
+@contextmanager
+def stream_view(console: Console, decode: Callable[[Sequence[int]], str]) -> Iterator[StreamView | None]:
+    """Give what to call with every chunk; None where ``console`` is no terminal."""
+    if not console.is_terminal:
+        yield None
+        return
+    console.print(Text.assemble(("copied", _COPIED), " and ", ("written by the model", _WRITTEN), ":\n"))
+    with Live(console=console, refresh_per_second=12, transient=False) as live:
+        view = StreamView(live, decode)
+        try:
+            yield view
+        finally:
+            view.close()
+
+
+@contextmanager
+def waiting(console: Console, what: str) -> Iterator[None]:
+    """Show that something takes a while; nothing where ``console`` is no terminal."""
+    if not console.is_terminal:
+        yield
+        return
+    with console.status(what):
+        yield
+
+
+def progress_line(stats: Stats, seconds: float) -> Text:
+    """Return tokens, tokens per pass and tokens per second."""
+    speed = stats.tokens / seconds if seconds > 0 else 0.0
+    return Text(
+        f"{stats.tokens:,} tokens · {stats.tokens_per_pass:.1f} tokens per pass · {speed:.0f} tok/s",
+        style="dim",
+    )
+
+
+def print_diff(console: Console, diff: str) -> None:
+    """Print a diff in colour, for a terminal."""
+    lines = diff.removesuffix("\n").split("\n")
+    shown = (Text(line.translate(_VISIBLE), _DIFF_STYLES.get(line[:1], "")) for line in lines)
+    console.print(Text("\n").join(shown), soft_wrap=True)

@@ -1,0 +1,212 @@
+import hashlib
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from lookupdec.edit import Editor, apply_edits
+from lookupdec.edit.textio import Document, split_lines
+from lookupdec.errors import ContextFullError, InputError
+from tests.edit.scripted import ScriptedEngine
+
+TEXT = "one\r\ntwo\r\n\tthree\r\nfour"
+SHOWN = TEXT.replace("\r\n", "\n")
+
+
+def editor(*args, **kwargs) -> Editor:
+    return Editor(ScriptedEngine(*args, **kwargs))
+
+
+def test_a_whole_text_is_edited_and_described():
+    result = editor(SHOWN.replace("two", "2")).edit(TEXT, "write 2 as a digit", path="n.txt")
+    assert result.text == TEXT.replace("two", "2")
+    assert (result.changed, result.complete, result.warnings) == (True, True, ())
+    assert apply_edits(TEXT, result.edits) == result.text
+    assert result.diff.startswith("--- a/n.txt\n+++ b/n.txt\n")
+    assert "-two\r\n+2\r\n" in result.diff
+    assert result.base_sha256 == hashlib.sha256(TEXT.encode()).hexdigest()
+    assert result.usage.prompt_tokens > 10
+    assert result.usage.completion_tokens == result.stats.tokens
+
+
+def test_the_text_comes_before_the_instruction_and_is_the_reference():
+    engine = ScriptedEngine()
+    Editor(engine).edit(TEXT, "do something")
+    (prompt,) = engine.prompts
+    assert f"```\n{SHOWN}\n```\n" in prompt
+    assert prompt.index("four") < prompt.index("do something")
+    assert engine.references == [SHOWN]
+
+
+def test_two_instructions_on_one_text_share_the_prompt_up_to_the_instruction():
+    engine = ScriptedEngine()
+    for instruction in ("first", "second `one` ```"):
+        Editor(engine).edit(TEXT, instruction)
+    first, second = engine.prompts
+    assert first[: first.index("first")] == second[: second.index("second")]
+
+
+def test_a_prediction_replaces_the_reference():
+    engine = ScriptedEngine(SHOWN)
+    Editor(engine).edit(TEXT, "x", prediction="a\r\nb")
+    assert engine.references == ["a\nb"]
+
+
+def test_the_fence_is_longer_than_any_in_the_text():
+    engine = ScriptedEngine()
+    Editor(engine).edit("```\n````x\n", "x", context=["`````"])
+    assert "\n``````\n```\n````x\n``````\n" in engine.prompts[0]
+
+
+def test_settings_go_to_the_engine_and_unknown_ones_are_refused_before_work():
+    engine = ScriptedEngine()
+    Editor(engine).edit(TEXT, "x", temperature=0.5, seed=3, plain=True)
+    assert (engine.settings, engine.plain) == ([{"temperature": 0.5, "seed": 3}], [True])
+    with pytest.raises(TypeError, match="tempreature"):
+        Editor(engine).edit(TEXT, "x", tempreature=1)
+    assert len(engine.prompts) == 1
+
+
+def test_tokens_are_told_as_they_come():
+    seen = []
+    result = editor().edit(TEXT, "x", on_token=lambda chunk: seen.append(chunk.text))
+    assert "".join(seen) == result.answer
+    assert len(seen) > 2
+
+
+def test_a_callback_that_raises_ends_the_generation():
+    engine = ScriptedEngine()
+
+    def stop(_chunk):
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        Editor(engine).edit(TEXT, "x", on_token=stop)
+    assert engine.closed == 1
+
+
+@pytest.mark.parametrize("answer", ["one\n# ... rest of the code unchanged\n", ""])
+def test_an_incomplete_answer_changes_nothing_unless_allowed(answer):
+    result = editor(answer).edit(TEXT, "x")
+    assert (result.text, result.edits, result.diff) == (TEXT, (), "")
+    assert (result.changed, result.complete) == (False, False)
+    assert result.warnings
+    allowed = editor(answer).edit(TEXT, "x", allow_incomplete=True)
+    assert (allowed.changed, allowed.complete) == (True, False)
+
+
+def test_a_cut_answer_changes_nothing():
+    result = editor("one\ntwo", finish_reason="length").edit(TEXT, "x")
+    assert (result.text, result.complete) == (TEXT, False)
+
+
+def test_lines_alone_are_rewritten():
+    engine = ScriptedEngine("2\n\t3\n")
+    result = Editor(engine).edit(TEXT, "digits", lines=(2, 3))
+    assert result.text == "one\r\n2\r\n\t3\r\nfour"
+    assert engine.references == ["two\n\tthree\n"]
+    assert SHOWN in engine.prompts[0]
+    assert "```\ntwo\n\tthree\n```\n" in engine.prompts[0]
+
+
+def test_repeated_neighbours_are_dropped():
+    assert editor("one\n2\n\tthree\nfour").edit(TEXT, "x", lines=(2, 2)).text == TEXT.replace("two", "2")
+
+
+def test_the_indentation_that_the_model_dropped_comes_back():
+    text = "def f():\n    if x:\n        y()\n    z()\n"
+    assert editor("if x:\n    y(1)\nz()\n").edit(text, "x", lines=(2, 4)).text == text.replace("y()", "y(1)")
+    first_lost = editor("if x:\n        y(1)\n    z()\n").edit(text, "x", lines=(2, 4))
+    assert first_lost.text == text.replace("y()", "y(1)")
+
+
+def test_moving_a_block_to_the_left_is_possible():
+    text = "if x:\n\ty\n\tz\n"
+    assert editor("y\nz\n").edit(text, "dedent", lines=(2, 3)).text == "if x:\ny\nz\n"
+
+
+@pytest.mark.parametrize(
+    ("lines", "message"),
+    [((0, 1), "no range"), ((3, 2), "no range"), ((2, 5), "outside the text, which has 4 lines")],
+)
+def test_lines_outside_the_text_are_refused(lines, message):
+    with pytest.raises(InputError, match=message):
+        editor().edit(TEXT, "x", lines=lines)
+
+
+def test_a_selection_inside_a_line_is_spliced_back_at_its_place():
+    text = "say Hello, World!\r\n"
+    result = editor("Goodbye").edit(text, "Change Hello to Goodbye", selection=(4, 9))
+    assert result.text == "say Goodbye, World!\r\n"
+
+
+def test_an_empty_selection_means_its_line():
+    engine = ScriptedEngine("Goodbye, World!")
+    result = Editor(engine).edit("a\r\nHello, World!\r\nb", "x", selection=(8, 8))
+    assert result.text == "a\r\nGoodbye, World!\r\nb"
+    assert engine.references == ["Hello, World!"]
+
+
+@pytest.mark.parametrize("selection", [(-1, 2), (3, 2), (0, 99), (4, 4)])
+def test_a_selection_outside_the_text_or_on_an_empty_line_is_refused(selection):
+    with pytest.raises(InputError, match="selection"):
+        editor().edit("one\n\ntwo", "x", selection=selection)
+
+
+def test_lines_and_selection_exclude_each_other():
+    with pytest.raises(InputError, match="not both"):
+        editor().edit(TEXT, "x", lines=(1, 1), selection=(0, 1))
+
+
+@pytest.mark.parametrize(("text", "instruction"), [("", "x"), (" \n", "x"), ("a", " \n"), ("\ud800", "x")])
+def test_nothing_to_do_is_refused(text, instruction):
+    with pytest.raises(InputError):
+        editor().edit(text, instruction)
+
+
+def test_a_text_that_does_not_fit_is_refused_with_the_numbers():
+    text = "word " * 300
+    with pytest.raises(ContextFullError) as caught:
+        editor(context_length=1000).edit(text, "x")
+    message = str(caught.value)
+    assert "needs about 600 more" in message
+    assert "scripted holds 1000" in message
+    fits = int(message.rsplit("about ", 1)[1].split()[0])
+    assert editor(context_length=1000).edit("word " * (fits // 2 - 1), "x").complete
+    with pytest.raises(ContextFullError):
+        editor(context_length=1000).edit("word " * (fits // 2 + 2), "x")
+
+
+def test_a_limit_of_new_tokens_counts_instead_of_the_text():
+    assert editor("x", context_length=900).edit("word " * 300, "x", max_new_tokens=5).complete
+
+
+PIECES = st.sampled_from(
+    ["\n", "\r\n", "\r", " ", "\t", "a", "b", "é", "\u2028", "\f", "```", "~~~\n", "- x", "..."]
+)
+TEXTS = st.lists(PIECES, min_size=1, max_size=25).map("".join).filter(str.strip)
+
+
+@given(TEXTS)
+def test_an_identity_answer_changes_nothing(text):
+    result = editor().edit(text, "x")
+    assert (result.text, result.changed, result.complete) == (text, False, True)
+
+
+@given(TEXTS, st.data())
+def test_an_identity_answer_for_some_lines_changes_nothing(text, data):
+    count = len(split_lines(text))
+    first = data.draw(st.integers(1, count))
+    last = data.draw(st.integers(first, count))
+    result = editor().edit(text, "x", lines=(first, last), allow_incomplete=True)
+    assert result.text == text
+
+
+@given(TEXTS, st.text(st.sampled_from("xy\n"), min_size=1, max_size=8), st.data())
+def test_what_stands_outside_a_selection_never_changes(text, answer, data):
+    start = data.draw(st.integers(0, len(text) - 1))
+    end = data.draw(st.integers(start + 1, len(text)))
+    result = editor(answer).edit(text, "x", selection=(start, end), allow_incomplete=True)
+    assert result.text.startswith(text[:start])
+    assert result.text.endswith(text[end:])
+    assert "\r" not in Document(result.text).shown

@@ -1,0 +1,275 @@
+import json
+import subprocess
+import sys
+
+import pytest
+from typer.testing import CliRunner
+
+from lookupdec.cli import app as cli_app
+from lookupdec.cli.app import app
+from lookupdec.edit import editor as editor_module
+from lookupdec.errors import ModelError
+from tests.edit.scripted import ScriptedEngine
+
+TEXT = b"one\r\ntwo\r\nthree"
+SHOWN = "one\ntwo\nthree"
+CHANGED = TEXT.replace(b"two", b"2")
+
+
+@pytest.fixture
+def engine(monkeypatch):
+    engine = ScriptedEngine(SHOWN.replace("two", "2"))
+    monkeypatch.setattr(editor_module.ModelEngine, "load", lambda *_args, **_options: engine)
+    return engine
+
+
+@pytest.fixture
+def file(tmp_path):
+    path = tmp_path / "text.txt"
+    path.write_bytes(TEXT)
+    return path
+
+
+def run(*arguments: object, stdin: bytes | None = None):
+    return CliRunner().invoke(app, [str(argument) for argument in arguments], input=stdin)
+
+
+def test_edit_prints_the_diff_and_leaves_the_file_alone(engine, file):
+    result = run("edit", file, "-i", "digits")
+    assert result.exit_code == 0
+    assert result.stdout_bytes.endswith(b" one\r\n-two\r\n+2\r\n three\n\\ No newline at end of file\n")
+    assert result.stderr == ""
+    assert file.read_bytes() == TEXT
+
+
+def test_edit_in_place_writes_the_file_and_nothing_else(engine, file):
+    result = run("edit", file, "-i", "digits", "--in-place")
+    assert result.exit_code == 0
+    assert "+2" in result.stdout
+    assert file.read_bytes() == CHANGED
+    assert list(file.parent.iterdir()) == [file]
+
+
+def test_edit_output_writes_elsewhere(engine, file):
+    target = file.parent / "new.txt"
+    assert run("edit", file, "-i", "digits", "--output", target).exit_code == 0
+    assert (file.read_bytes(), target.read_bytes()) == (TEXT, CHANGED)
+
+
+def test_standard_input_gives_the_new_text_on_standard_output(engine):
+    result = run("edit", "-", "-i", "digits", stdin=TEXT)
+    assert (result.exit_code, result.stdout_bytes) == (0, CHANGED)
+
+
+def test_json_is_one_object_with_everything(engine, file):
+    result = run("edit", file, "-i", "digits", "--json")
+    (line,) = result.stdout.splitlines()
+    answer = json.loads(line)
+    assert answer["text"].encode() == CHANGED
+    assert answer["edits"] == [
+        {"range": {"start": {"line": 1, "character": 0}, "end": {"line": 1, "character": 3}}, "newText": "2"}
+    ]
+    assert (answer["changed"], answer["complete"], answer["warnings"]) == (True, True, [])
+    assert (answer["model"], answer["path"]) == ("scripted", str(file))
+    assert answer["stats"]["tokens"] == answer["usage"]["completion_tokens"] > 0
+    assert answer["stats"]["by_source"]["reference"]["accepted"] > 0
+
+
+@pytest.mark.parametrize(
+    ("given", "lines"), [("2:2", "two\n"), ("2", "two\n"), ("2:", "two\nthree"), (":2", "one\ntwo\n")]
+)
+def test_lines_choose_what_is_rewritten(engine, file, given, lines):
+    assert run("edit", file, "-i", "x", "--lines", given).exit_code == 0
+    assert engine.references == [lines]
+
+
+def test_options_reach_the_engine(engine, file):
+    run("edit", file, "-i", "x", "--temperature", "0.7", "--seed", 5, "--max-new-tokens", 9, "--plain")
+    assert engine.settings == [{"temperature": 0.7, "seed": 5, "max_new_tokens": 9}]
+    assert engine.plain == [True]
+
+
+def test_an_encoding_can_be_named(engine, tmp_path):
+    path = tmp_path / "a.txt"
+    path.write_bytes(b"caf\xe9\r\n")
+    engine.answer = "caf\xe9s\n"
+    assert run("edit", path, "-i", "x", "--in-place", "--encoding", "latin-1").exit_code == 0
+    assert path.read_bytes() == b"caf\xe9s\r\n"
+
+
+def test_templates_can_be_replaced(engine, file, tmp_path):
+    (tmp_path / "whole.txt").write_text("$text -- $instruction")
+    assert run("edit", file, "-i", "x", "--templates", tmp_path).exit_code == 0
+    assert engine.prompts == [SHOWN + "\n -- x"]
+
+
+@pytest.mark.parametrize("how", [["--in-place"], ["--output", "OUT"], ["--in-place", "--json"]])
+def test_an_incomplete_answer_exits_with_3_and_writes_nothing(engine, file, how):
+    engine.answer = "one\n# ... rest of the code ...\n"
+    how = [part.replace("OUT", str(file.parent / "out")) for part in how]
+    result = run("edit", file, "-i", "x", *how)
+    assert result.exit_code == 3
+    assert "warning: the model left text out" in result.stderr
+    assert list(file.parent.iterdir()) == [file]
+    assert file.read_bytes() == TEXT
+    if "--json" in how:
+        assert json.loads(result.stdout)["complete"] is False
+
+
+def test_an_incomplete_answer_from_standard_input_prints_no_text(engine):
+    engine.finish_reason = "length"
+    result = run("edit", "-", "-i", "x", stdin=TEXT)
+    assert (result.exit_code, result.stdout) == (3, "")
+
+
+def test_an_incomplete_answer_can_be_allowed(engine, file):
+    engine.finish_reason = "length"
+    assert run("edit", file, "-i", "x", "--in-place", "--allow-incomplete").exit_code == 0
+    assert file.read_bytes() == CHANGED
+
+
+def test_ctrl_c_exits_with_130_and_leaves_the_file_untouched(engine, file):
+    engine.interrupt_after = 2
+    result = run("edit", file, "-i", "x", "--in-place")
+    assert (result.exit_code, result.stderr.strip()) == (130, "stopped: nothing was written")
+    assert file.read_bytes() == TEXT
+    assert list(file.parent.iterdir()) == [file]
+
+
+def test_a_file_changed_meanwhile_is_not_overwritten(engine, file):
+    engine.answer = lambda reference: file.write_bytes(b"theirs") and "ours"
+    result = run("edit", file, "-i", "x", "--in-place")
+    assert result.exit_code == 2
+    assert "changed while it was being edited" in result.stderr
+    assert file.read_bytes() == b"theirs"
+
+
+FILES = {
+    "a.bin": b"\x7fELF\0\0",
+    "latin.txt": b"caf\xe9\n",
+    "empty.txt": b"",
+    "blank.txt": b" \r\n\n",
+    "good.txt": TEXT,
+}
+BAD_INPUT = [
+    ("none -i x", "does not exist"),
+    (". -i x", "is a directory"),
+    ("empty.txt -i x", "is empty"),
+    ("blank.txt -i x", "is empty"),
+    ("a.bin -i x", "is binary"),
+    ("latin.txt -i x", "is not UTF-8"),
+    ("latin.txt -i x --encoding klingon", "unknown encoding"),
+    (f"{'n' * 300} -i x", "cannot be read"),
+    ("a\0b -i x", "cannot be read"),
+    ("good.txt", "Missing option"),
+    ("good.txt -i \t", "instruction is empty"),
+    ("good.txt -i x --lines 2:9", "outside the text, which has 3 lines"),
+    ("good.txt -i x --lines 3:1", "no range"),
+    ("good.txt -i x --lines a:b", "'a:b' is no line range"),
+    ("good.txt -i x --temperature -1", "--temperature"),
+    ("good.txt -i x --max-new-tokens 0", "--max-new-tokens"),
+    ("good.txt -i x --frobnicate", "--frobnicate"),
+    ("good.txt -i x --templates none", "no folder"),
+]
+BAD_OUTPUT = [
+    ("good.txt -i x --output none/x", "folder does not exist"),
+    ("good.txt -i x --output .", "is a directory"),
+    ("good.txt -i x --output x --in-place", "not both"),
+    ("- -i x --in-place", "cannot be edited in place"),
+    ("none -i x --in-place", "does not exist"),
+]
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch):
+    for name, data in FILES.items():
+        (tmp_path / name).write_bytes(data)
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def check_refused(capsys, folder, arguments, message):
+    code = cli_app.run(arguments)
+    captured = capsys.readouterr()
+    assert (code, captured.out) == (2, "")
+    (line,) = captured.err.splitlines()
+    assert line.startswith("error: ")
+    assert message in line
+    assert {path.name: path.read_bytes() for path in folder.iterdir()} == FILES
+
+
+@pytest.mark.parametrize(
+    ("command", "arguments", "message"),
+    [("edit", *case) for case in BAD_INPUT + BAD_OUTPUT] + [("compare", *case) for case in BAD_INPUT],
+)
+def test_bad_input_is_one_line_and_exit_code_2(engine, folder, capsys, command, arguments, message):
+    check_refused(capsys, folder, [command, *arguments.split(" ")], message)
+    assert not engine.prompts
+
+
+def test_a_file_that_does_not_fit_the_context_is_refused_with_the_numbers(engine, folder, capsys):
+    engine.context_length = 20
+    check_refused(capsys, folder, ["edit", "good.txt", "-i", "x"], "scripted holds 20")
+
+
+def test_a_model_that_cannot_be_loaded_is_one_line(folder, capsys, monkeypatch):
+    def load(*_args, **_options):
+        raise ModelError("no such model:\nchoose another")
+
+    monkeypatch.setattr(editor_module.ModelEngine, "load", load)
+    check_refused(capsys, folder, ["edit", "good.txt", "-i", "x"], "error: no such model: choose another")
+
+
+def test_compare_prints_both_and_whether_they_agree(engine, file):
+    result = run("compare", file, "-i", "digits")
+    assert result.exit_code == 0
+    assert "+2" in result.stdout
+    assert result.stdout.rstrip().endswith("yes")
+    assert engine.plain[-2:] == [False, True]
+    assert file.read_bytes() == TEXT
+
+
+def test_compare_json_is_one_object(engine, file):
+    result = run("compare", file, "-i", "digits", "--json")
+    figures = json.loads(result.stdout)
+    assert figures["identical"] is True
+    assert figures["plain"]["tokens"] == figures["lookup"]["tokens"]
+    assert figures["plain"]["passes"] > figures["lookup"]["passes"]
+
+
+@pytest.mark.parametrize(("dtype", "code"), [("float32", 1), ("bfloat16", 0)])
+def test_compare_fails_where_the_answers_differ_in_float32(engine, file, dtype, code):
+    engine.dtype = dtype
+    answers = iter(["", "", "one", "two"])
+    engine.answer = lambda _reference: next(answers)
+    result = run("compare", file, "-i", "x")
+    assert result.exit_code == code
+    assert result.stdout.rstrip().endswith("no")
+
+
+def command(*arguments: object) -> list[str]:
+    return [sys.executable, "-m", "lookupdec.cli", *map(str, arguments)]
+
+
+def test_the_installed_command_reports_bad_input_in_one_line(tmp_path):
+    done = subprocess.run(command("edit", tmp_path / "none", "-i", "x"), capture_output=True, text=True)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr == f"error: {tmp_path / 'none'} does not exist: check the path\n"
+
+
+def test_help_lists_the_commands_without_importing_torch():
+    code = "import sys; from lookupdec.cli.app import run; run(['--help']); assert 'torch' not in sys.modules"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    for name in ("edit", "compare", "replay"):
+        assert name in done.stdout
+
+
+def test_an_unknown_model_is_one_line(tmp_path):
+    file = tmp_path / "a.txt"
+    file.write_bytes(TEXT)
+    done = subprocess.run(
+        command("edit", file, "-i", "x", "--model", tmp_path / "none"), capture_output=True, text=True
+    )
+    assert (done.returncode, done.stdout) == (2, "")
+    assert len(done.stderr.splitlines()) == 1
+    assert "no file or folder" in done.stderr
