@@ -2,7 +2,7 @@
 
 Layout (all int32):
 
-``states``  [capacity_states * 8]  one automaton state in half a cache line, fields ``LENGTH`` .. ``FIRST`` below
+``states``  [capacity_states * 7]  one automaton state after the other, fields ``LENGTH`` .. ``MORE`` below
 ``edges``   [capacity_edges * 4]   open-addressing hash of the transitions that do not fit in their state
 ``meta``    [8]                    counters, fields ``N_TOKENS`` .. ``MATCH_END`` below
 
@@ -18,11 +18,11 @@ from numba import njit
 Int32Array = npt.NDArray[np.int32]
 
 # Fields of a state. LENGTH: of its longest string. LINK: state of the longest proper suffix with other ends.
-# FIRST, RECENT: end (exclusive) of its first and of its latest occurrence. COUNT: occurrences seen. An occurrence is
-# noted when the token after it arrives, so that RECENT always points to a token that can be copied.
+# RECENT: end (exclusive) of its latest occurrence. COUNT: occurrences seen. An occurrence is noted when the token
+# after it arrives, so that RECENT always points to a token that can be copied.
 # TOKEN, NEXT: its first transition, kept inline since most states have no other. MORE: its other transitions, a list.
-LENGTH, LINK, RECENT, COUNT, TOKEN, NEXT, MORE, FIRST = range(8)
-STATE_FIELDS = 8
+LENGTH, LINK, RECENT, COUNT, TOKEN, NEXT, MORE = range(7)
+STATE_FIELDS = 7
 
 # Fields of an edge: from STATE by TOKEN to TARGET; CHAIN is the next edge of the same state.
 EDGE_STATE, EDGE_TOKEN, EDGE_TARGET, EDGE_CHAIN = range(4)
@@ -110,19 +110,18 @@ def clone(states: Int32Array, edges: Int32Array, meta: Int32Array, original: int
 
 
 @njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
-def new_state(states: Int32Array, meta: Int32Array, length: int, end: int) -> int:
-    """Add a state without transitions whose strings have occurred once, ending at ``end``."""
+def new_state(states: Int32Array, meta: Int32Array, length: int) -> int:
+    """Add a state without transitions, of which no occurrence has been noted yet."""
     state = meta[N_STATES]
     meta[N_STATES] += 1
     at = state * STATE_FIELDS
     states[at + LENGTH] = length
     states[at + LINK] = NONE
-    states[at + RECENT] = end
-    states[at + COUNT] = 1
+    states[at + RECENT] = NONE
+    states[at + COUNT] = 0
     states[at + TOKEN] = NONE
     states[at + NEXT] = NONE
     states[at + MORE] = NONE
-    states[at + FIRST] = end
     return state
 
 
@@ -160,12 +159,10 @@ def append(states: Int32Array, edges: Int32Array, meta: Int32Array, token: int) 
         must_clone = states[target * STATE_FIELDS + LENGTH] != length
         if must_clone:
             added += degree(states, edges, target)
-    if (meta[N_EDGES] + added) * 3 > edges.size // EDGE_FIELDS * 2:
+    if (meta[N_EDGES] + added) * 4 > edges.size // EDGE_FIELDS * 3:
         return False
 
-    end = meta[N_TOKENS] + 1
-    meta[N_TOKENS] = end
-    current = new_state(states, meta, end, end)
+    current = new_state(states, meta, states[first * STATE_FIELDS + LENGTH] + 1)
     meta[LAST] = current
     while first != state:
         redirect(states, edges, meta, first, token, current)
@@ -208,11 +205,65 @@ def extend(states: Int32Array, edges: Int32Array, meta: Int32Array, text: Int32A
         if not append(states, edges, meta, ids[done]):
             break
         text[position] = ids[done]
-        mark(states, states[last * STATE_FIELDS + LINK], position)
+        meta[N_TOKENS] = position + 1
+        mark(states, last, position)
         done += 1
     match = states[meta[LAST] * STATE_FIELDS + LINK]
     meta[MATCH_LENGTH] = states[match * STATE_FIELDS + LENGTH] if match > 0 else 0
     meta[MATCH_END] = states[match * STATE_FIELDS + RECENT] if match > 0 else 0
+    return done
+
+
+@njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+def rejoin(states: Int32Array, edges: Int32Array, meta: Int32Array, token: int) -> bool:
+    """Extend the current document by a token that an earlier one continued with too; False where none did or no room.
+
+    The generalised automaton of several documents: text that stands in it already adds no states.
+    """
+    state = meta[LAST]
+    target = follow(states, edges, state, token)
+    if target == NONE:
+        return False
+    length = states[state * STATE_FIELDS + LENGTH] + 1
+    if states[target * STATE_FIELDS + LENGTH] != length:
+        if (meta[N_EDGES] + degree(states, edges, target)) * 4 > edges.size // EDGE_FIELDS * 3:
+            return False
+        copy = clone(states, edges, meta, target, length)
+        while state != NONE and follow(states, edges, state, token) == target:
+            redirect(states, edges, meta, state, token, copy)
+            state = states[state * STATE_FIELDS + LINK]
+        target = copy
+    meta[LAST] = target
+    return True
+
+
+@njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+def extend_document(
+    states: Int32Array, edges: Int32Array, meta: Int32Array, text: Int32Array, ids: Int32Array, separator: int
+) -> int:
+    """Append tokens of one document until they or the room are used up; return how many were appended.
+
+    ``separator`` ends a document: it is kept in ``text``, where a copy must stop, and the automaton starts anew
+    after it, so that no match crosses it. No id of the text may equal it.
+    """
+    max_states = states.size // STATE_FIELDS - 2
+    done = 0
+    while done < ids.size:
+        position = meta[N_TOKENS]
+        if meta[N_STATES] > max_states or position >= text.size:
+            break
+        token = ids[done]
+        if token == separator:
+            meta[LAST] = 0
+        else:
+            last = meta[LAST]
+            known = follow(states, edges, last, token) != NONE
+            if not (rejoin(states, edges, meta, token) if known else append(states, edges, meta, token)):
+                break
+            mark(states, last, position)
+        text[position] = token
+        meta[N_TOKENS] = position + 1
+        done += 1
     return done
 
 

@@ -2,8 +2,8 @@
 
 An online suffix automaton over int32 token ids (Blumer et al. 1985). Appending is amortised O(1), and the longest
 earlier occurrence of the text's own suffix is the suffix link of its last state: it is there after every append,
-without a search. Memory is at most 100 bytes a token (typically about 75): 32 per state (at most two states a
-token), 16 per transition that does not fit in its state, in a hash at most two thirds full, and 4 for the text.
+without a search. Memory is at most 100 bytes a token (typically about 65): 28 per state (at most two states a
+token), 16 per transition that does not fit in its state, in a hash at most three quarters full, and 4 for the text.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from lookupdec.ids import Ids, Int32Array, as_ids
 MIN_CAPACITY = 256
 GROWTH = 1.2
 STATES_PER_TOKEN = 1.75  # measured on code; at most 2
-EDGES_PER_TOKEN = 0.85  # slots of the hash, measured on code
+EDGES_PER_TOKEN = 0.75  # slots of the hash, measured on code
 MAX_TOKENS = 2**26 - 1  # 8 fields a state, two states a token, addressed by int32
 
 
@@ -52,7 +52,7 @@ class SuffixIndex:
         )
         self._meta: Int32Array = np.zeros(kernels.META_FIELDS, np.int32)
         self._one: Int32Array = np.zeros(1, np.int32)
-        kernels.new_state(self._states, self._meta, 0, 0)
+        kernels.new_state(self._states, self._meta, 0)
 
     def __len__(self) -> int:
         return int(self._meta[kernels.N_TOKENS])
