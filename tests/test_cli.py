@@ -210,6 +210,7 @@ def test_bad_input_is_one_line_and_exit_code_2(engine, folder, capsys, command, 
 def test_a_file_that_does_not_fit_the_context_is_refused_with_the_numbers(engine, folder, capsys):
     engine.context_length = 20
     check_refused(capsys, folder, ["edit", "good.txt", "-i", "x"], "scripted holds 20")
+    check_refused(capsys, folder, ["edit", "good.txt", "-i", "x", "--split"], "no room for a text in the 20")
 
 
 def test_a_model_that_cannot_be_loaded_is_one_line(folder, capsys, monkeypatch):

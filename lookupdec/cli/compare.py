@@ -33,7 +33,8 @@ from lookupdec.cli.report import Comparison
 from lookupdec.cli.show import stream_view, waiting
 
 if TYPE_CHECKING:
-    from lookupdec.edit.editor import Editor, EditResult
+    from lookupdec.edit.editor import Editor
+    from lookupdec.edit.results import EditResult
 
 DIFFERENT = 1
 _WARM_UP_TOKENS = 8
@@ -66,6 +67,7 @@ def compare_command(  # noqa: PLR0913
             "instruction": instruction,
             "lines": parse_lines(lines, len(source.document.lines)),
             "path": source.path,
+            "split": False,
         }
         editor = load_editor(console, model, dtype, device, templates)
         settings = generation_settings(temperature, seed, max_new_tokens)

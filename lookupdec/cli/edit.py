@@ -37,7 +37,8 @@ from lookupdec.edit.atomic import check_writable, write_atomically
 from lookupdec.errors import InputError
 
 if TYPE_CHECKING:
-    from lookupdec.edit.editor import Editor, EditResult
+    from lookupdec.edit.editor import Editor
+    from lookupdec.edit.results import EditResult
 
 
 def edit_command(  # noqa: PLR0913
@@ -47,6 +48,9 @@ def edit_command(  # noqa: PLR0913
     output: Annotated[Path | None, typer.Option(help="Write the new text here.")] = None,
     lines: Lines = None,
     as_json: AsJson = False,
+    split: Annotated[
+        bool, typer.Option("--split", help="Edit a file that is longer than the model's context in parts.")
+    ] = False,
     plain: Annotated[bool, typer.Option("--plain", help="Decode without drafting.")] = False,
     allow_incomplete: Annotated[
         bool, typer.Option("--allow-incomplete", help="Use an answer that is cut or leaves text out, too.")
@@ -77,6 +81,7 @@ def edit_command(  # noqa: PLR0913
                 instruction,
                 lines=line_range,
                 path=source.path,
+                split=split,
                 plain=plain,
                 allow_incomplete=allow_incomplete,
                 on_token=view,

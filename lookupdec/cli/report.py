@@ -11,7 +11,7 @@ from rich.table import Table
 from lookupdec.stats import Stats
 
 if TYPE_CHECKING:
-    from lookupdec.edit.editor import EditResult
+    from lookupdec.edit.results import EditResult
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,7 +1,8 @@
 """Edit, rewrite and summarise texts and files by copying; exact to the byte where nothing changed."""
 
 from lookupdec.edit.diff import Position, TextEdit, apply_edits, text_edits, unified_diff
-from lookupdec.edit.editor import Editor, EditResult, Usage
+from lookupdec.edit.editor import Editor
+from lookupdec.edit.results import EditResult, Summary, Usage
 from lookupdec.edit.textio import Document, read_document
 
 __all__ = [
@@ -9,6 +10,7 @@ __all__ = [
     "EditResult",
     "Editor",
     "Position",
+    "Summary",
     "TextEdit",
     "Usage",
     "apply_edits",

@@ -88,6 +88,11 @@ def read_answer(raw: str, original: str, *, finish_reason: str = "stop") -> Answ
 _CUT = {"length": "the answer was cut: it reached the limit of new tokens"}
 
 
+def read_summary(raw: str) -> str:
+    """Return a text that stands for itself, without thinking, fence and space around it."""
+    return read_answer(raw, "").text.strip()
+
+
 def _drop_thinking(reading: _Reading) -> None:
     match = _THINK.match(reading.text)
     if match is None or f"<{match[1]}>" in reading.original:

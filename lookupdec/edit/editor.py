@@ -1,67 +1,68 @@
-"""Edit texts with a language model: the whole, some lines, or a selection. Knows no tensor and no file."""
+"""Edit, rewrite and summarise texts with a language model. Knows no tensor and no file."""
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from lookupdec.edit.answers import Answer, read_answer
-from lookupdec.edit.diff import PositionEncoding, TextEdit, text_edits, unified_diff
+from lookupdec.edit.answers import Answer, read_answer, read_summary
+from lookupdec.edit.diff import PositionEncoding, text_edits, unified_diff
 from lookupdec.edit.engine import Chunk, Engine, ModelEngine
-from lookupdec.edit.prompts import EditPrompt, Messages, Templates, check_instruction, language_of
+from lookupdec.edit.plan import Planner, Question
+from lookupdec.edit.prompts import EditPrompt, Task, Templates, check_instruction, is_markdown
 from lookupdec.edit.region import Region, reindented, without_echo
-from lookupdec.errors import ContextFullError, InputError
+from lookupdec.edit.results import EditResult, Summary, total, usage_of
+from lookupdec.edit.textio import Document
+from lookupdec.errors import InputError
 from lookupdec.stats import Stats
 
+OnToken = Callable[[Chunk], object]
+"""Called with every chunk of an answer as it arrives; what it raises ends the generation."""
 
-@dataclass(frozen=True, slots=True)
-class Usage:
-    """Tokens read and written; ``cached_tokens`` of the prompt needed no computing."""
-
-    prompt_tokens: int
-    completion_tokens: int
-    cached_tokens: int = 0
-
-
-@dataclass(frozen=True, slots=True)
-class EditResult:
-    """What an edit gave.
-
-    ``text`` is the new text, ``edits`` and ``diff`` lead to it from the original. An answer that is not
-    ``complete`` changes nothing unless that was allowed: ``text`` is the original, and ``warnings`` say why.
-    ``answer`` is what the model wrote, word for word. ``base_sha256`` is the hash of the original as UTF-8.
-    """
-
-    text: str
-    edits: tuple[TextEdit, ...]
-    diff: str
-    changed: bool
-    complete: bool
-    warnings: tuple[str, ...]
-    base_sha256: str
-    usage: Usage
-    stats: Stats
-    answer: str
+STYLES = {
+    "sentence": "one sentence.",
+    "paragraph": "one short paragraph.",
+    "bullets": "a list of at most five bullet points.",
+}
+"""The summaries that have a name; any other style is given to the model as it is."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Task:
-    """One question to the model: its prompt, and the piece of text that the answer replaces."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Request:
+    """One request, checked as far as it can be without the model."""
 
+    task: Task
     region: Region
-    messages: Messages
+    prompt: EditPrompt
+    settings: Mapping[str, Any]
+    reference: str | None = None
+    split: bool = True
+    markdown: bool = True
+    plain: bool = False
+    allow_incomplete: bool = False
+    on_token: OnToken | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class _Reply:
+    """A question and the model's answer to it, word for word, and what that cost."""
+
+    question: Question
+    raw: str
+    finish_reason: str
+    stats: Stats
 
     @property
-    def original(self) -> str:
-        return self.region.document.shown
+    def answer(self) -> Answer:
+        return read_answer(self.raw, self.question.original, finish_reason=self.finish_reason)
 
 
 class Editor:
-    """Edits texts with one model. Keeps nothing from one edit to the next."""
+    """Edits texts with one model. Keeps nothing from one request to the next."""
 
     def __init__(self, engine: Engine, *, templates: Templates | None = None) -> None:
         self.engine = engine
@@ -94,13 +95,14 @@ class Editor:
         path: str | Path | None = None,
         context: Sequence[str] = (),
         prediction: str | None = None,
-        on_token: Callable[[Chunk], object] | None = None,
+        split: bool = True,
         plain: bool = False,
         allow_incomplete: bool = False,
         position_encoding: PositionEncoding = "utf-16",
+        on_token: OnToken | None = None,
         **settings: Any,
     ) -> EditResult:
-        """Change ``text`` as ``instruction`` says.
+        """Change ``text`` as ``instruction`` says, and keep the rest of it to the byte.
 
         Parameters
         ----------
@@ -108,17 +110,21 @@ class Editor:
             Rewrite only these lines (counted from 1, both included) or characters (end excluded); the model
             sees what is around them, and not a character of it changes.
         language, path
-            What the text is, for the prompt; ``path`` also names it in the diff.
+            What the text is; ``language`` is told to the model, ``path`` names the text in the diff.
         context
             Other texts that the model should know.
         prediction
             What the answer is expected to repeat, where that is not the text under edit.
-        on_token
-            Called with every chunk of the answer as it arrives.
+        split
+            Edit a text that is longer than the model's context in parts, cut at natural borders.
         plain
             Decode without drafting: the same answer, one forward pass a token.
         allow_incomplete
             Return the text and edits of an answer that is not complete, too.
+        position_encoding
+            What the positions of the edits count.
+        on_token
+            Called with every chunk of the answer as it arrives.
         **settings
             How to generate, by the names of ``lookupdec.hf.Settings``.
 
@@ -127,96 +133,178 @@ class Editor:
         InputError
             The request cannot be carried out as given; ``ContextFullError`` where the text is too long.
         """
-        region = self._region(text, lines, selection)
-        prompt = EditPrompt(
-            text=_shown(text),
-            instruction=check_instruction(instruction),
-            part=None if region.is_whole else region.document.shown,
-            language=language_of(path) if language is None else language,
-            context=context,
+        request = _Request(
+            task="whole",
+            region=_region(text, lines, selection),
+            prompt=EditPrompt(check_instruction(instruction), language=language or "", context=context),
+            settings=settings,
+            reference=None if prediction is None else _shown(prediction),
+            split=split,
+            markdown=is_markdown(language, path),
+            plain=plain,
+            allow_incomplete=allow_incomplete,
+            on_token=on_token,
         )
-        task = _Task(region, self.templates.messages(prompt))
-        self.engine.check(settings)
-        self._check_room(task, settings)
-        reference = task.original if prediction is None else _shown(prediction)
-        raw, last = self._ask(task.messages, reference, settings, plain=plain, on_token=on_token)
-        answer = read_answer(raw, task.original, finish_reason=last.finish_reason or "stop")
-        new = _fitted(answer, region) if answer.complete or allow_incomplete else text
-        return EditResult(
-            text=new,
-            edits=text_edits(text, new, position_encoding=position_encoding),
-            diff=unified_diff(text, new, str(path or "text")),
-            changed=new != text,
-            complete=answer.complete,
-            warnings=answer.warnings,
-            base_sha256=hashlib.sha256(text.encode()).hexdigest(),
-            usage=Usage(last.stats.prompt_tokens, last.stats.tokens),
-            stats=last.stats,
-            answer=raw,
-        )
+        return self._replace(request, path, position_encoding)
 
-    def _region(self, text: str, lines: tuple[int, int] | None, selection: tuple[int, int] | None) -> Region:
-        _check_text(text)
-        if lines is not None and selection is not None:
-            raise InputError("give either lines or a selection, not both")
-        if lines is not None:
-            return Region.of_lines(text, lines)
-        if selection is not None:
-            return Region.of_selection(text, selection)
-        return Region.whole(text)
-
-    def _check_room(self, task: _Task, settings: Mapping[str, Any]) -> None:
-        """Refuse a text that cannot come back whole, before any work."""
-        context = self.engine.context_length
-        if context is None:
-            return
-        prompt, piece = self.engine.count(task.messages), self.engine.count_text(task.original)
-        answer = min(piece, settings.get("max_new_tokens") or piece)
-        if prompt + answer < context:
-            return
-        # Every token of the text is read once in the prompt, and the rewritten piece is written once more.
-        fits = max(0, context - (prompt - piece)) // 2
-        raise ContextFullError(
-            f"the text does not fit: the prompt has {prompt} tokens and the answer needs about {piece} more, "
-            f"but {self.engine.name} holds {context}: edit a part of it, of at most about {fits} tokens"
-        )
-
-    def _ask(
+    def rewrite(
         self,
-        messages: Messages,
-        reference: str,
-        settings: Mapping[str, Any],
+        document: str,
+        instruction: str,
         *,
-        plain: bool,
-        on_token: Callable[[Chunk], object] | None,
-    ) -> tuple[str, Chunk]:
-        """Return the whole answer and its last chunk. Whatever a callback raises ends the generation."""
+        path: str | Path | None = None,
+        context: Sequence[str] = (),
+        plain: bool = False,
+        allow_incomplete: bool = False,
+        on_token: OnToken | None = None,
+        **settings: Any,
+    ) -> EditResult:
+        """Rewrite a document in Markdown or plain text: its style, its order, its length.
+
+        One that is longer than the model's context is rewritten in parts. The parameters are those of
+        ``edit``. Raises ``InputError``.
+        """
+        request = _Request(
+            task="rewrite",
+            region=_region(document),
+            prompt=EditPrompt(check_instruction(instruction), context=context),
+            settings=settings,
+            plain=plain,
+            allow_incomplete=allow_incomplete,
+            on_token=on_token,
+        )
+        return self._replace(request, path, "utf-16")
+
+    def summarize(
+        self,
+        document: str,
+        *,
+        style: str = "paragraph",
+        plain: bool = False,
+        on_token: OnToken | None = None,
+        **settings: Any,
+    ) -> Summary:
+        """Summarise a document as a "sentence", a "paragraph", "bullets", or in a style in your own words.
+
+        One that is longer than the model's context is summarised in parts, and those summaries once more.
+        Raises ``InputError``.
+        """
+        request = _Request(
+            task="summarize",
+            region=_region(document),
+            prompt=EditPrompt(check_instruction(STYLES.get(style, style))),
+            settings=settings,
+            plain=plain,
+            on_token=on_token,
+        )
+        replies = list(self._ask(request))
+        summary, stats, complete = _joined(replies), [reply.stats for reply in replies], _all_ended(replies)
+        while len(replies) > 1 and len(summary) < len(request.region.text):
+            request = replace(request, region=_region(summary))
+            replies = list(self._ask(request))
+            summary, complete = _joined(replies), complete and _all_ended(replies)
+            stats += [reply.stats for reply in replies]
+        cost = total(stats)
+        warnings = () if complete else ("the summary is empty or was cut",)
+        return Summary(summary, complete, warnings, usage_of(cost), cost)
+
+    def _replace(
+        self, request: _Request, path: str | Path | None, position_encoding: PositionEncoding
+    ) -> EditResult:
+        """Put the answers in the place of what they replace."""
+        region, text = request.region, request.region.text
+        replies = list(self._ask(request))
+        answers = [reply.answer for reply in replies]
+        complete = all(answer.complete for answer in answers)
+        new_text = text
+        if complete or request.allow_incomplete:
+            pieces = [_fitted(reply) for reply in replies]
+            new_text = text[: region.start] + "".join(pieces) + text[region.end :]
+        cost = total(reply.stats for reply in replies)
+        return EditResult(
+            text=new_text,
+            edits=text_edits(text, new_text, position_encoding=position_encoding),
+            diff=unified_diff(text, new_text, str(path or "text")),
+            changed=new_text != text,
+            complete=complete,
+            warnings=tuple(_warnings(replies)),
+            base_sha256=hashlib.sha256(text.encode()).hexdigest(),
+            usage=usage_of(cost),
+            stats=cost,
+            answer="".join(reply.raw for reply in replies),
+        )
+
+    def _ask(self, request: _Request) -> Iterator[_Reply]:
+        """Ask all that a request takes; an answer that nothing can be done with is the last one."""
+        self.engine.check(request.settings)
+        planner = Planner(self.engine, self.templates, request.settings.get("max_new_tokens"))
+        questions = planner.questions(
+            request.task,
+            request.region,
+            request.prompt,
+            may_split=request.split,
+            markdown=request.markdown,
+        )
+        for question in questions:
+            reply = self._answer(question, request)
+            yield reply
+            if not (reply.answer.complete or request.allow_incomplete or request.task == "summarize"):
+                return
+
+    def _answer(self, question: Question, request: _Request) -> _Reply:
+        reference = question.original if request.reference is None else request.reference
         parts: list[str] = []
         last: Chunk | None = None
-        with closing(self.engine.stream(messages, reference, settings, plain=plain)) as chunks:
+        chunks = self.engine.stream(question.messages, reference, request.settings, plain=request.plain)
+        with closing(chunks):
             for last in chunks:
                 parts.append(last.text)
-                if on_token is not None:
-                    on_token(last)
+                if request.on_token is not None:
+                    request.on_token(last)
         assert last is not None, "an engine yields at least one chunk"
-        return "".join(parts), last
+        return _Reply(question, "".join(parts), last.finish_reason or "stop", last.stats)
 
 
-def _fitted(answer: Answer, region: Region) -> str:
-    new = answer.text
-    if not region.is_whole:
-        new = reindented(without_echo(new, region), region.document.shown)
-    return region.replaced_by(new)
-
-
-def _shown(text: str) -> str:
-    return Region.whole(text).document.shown
-
-
-def _check_text(text: str) -> None:
+def _region(
+    text: str, lines: tuple[int, int] | None = None, selection: tuple[int, int] | None = None
+) -> Region:
     if not text.strip():
         raise InputError("the text is empty: there is nothing to edit")
     try:
         text.encode()
     except UnicodeEncodeError as error:
         raise InputError(f"the text has a lone surrogate at {error.start}: it is no valid Unicode") from error
+    if lines is not None and selection is not None:
+        raise InputError("give either lines or a selection, not both")
+    if lines is not None:
+        return Region.of_lines(text, lines)
+    if selection is not None:
+        return Region.of_selection(text, selection)
+    return Region.whole(text)
+
+
+def _fitted(reply: _Reply) -> str:
+    """Return what takes a piece's place, with its line endings and, inside a text, its indentation."""
+    region, new = reply.question.region, reply.answer.text
+    if not region.is_whole:
+        new = reindented(without_echo(new, region), region.document.shown)
+    return region.replacement(new)
+
+
+def _warnings(replies: Sequence[_Reply]) -> Iterator[str]:
+    for reply in replies:
+        place = f"from line {reply.question.region.first_line}: " if len(replies) > 1 else ""
+        for warning in reply.answer.warnings:
+            yield place + warning
+
+
+def _joined(replies: Sequence[_Reply]) -> str:
+    return "\n\n".join(read_summary(reply.raw) for reply in replies)
+
+
+def _all_ended(replies: Sequence[_Reply]) -> bool:
+    return all(reply.finish_reason == "stop" and read_summary(reply.raw) for reply in replies)
+
+
+def _shown(text: str) -> str:
+    return Document(text).shown

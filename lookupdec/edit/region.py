@@ -56,6 +56,15 @@ class Region:
         return Document(self.text[self.start : self.end])
 
     @property
+    def first_line(self) -> int:
+        """The number of the line it begins in, counted from 1."""
+        return len(split_lines(self.text[: self.start] + "x"))
+
+    def parts(self, spans: Sequence[tuple[int, int]]) -> list[Region]:
+        """Return the pieces of this piece; spans count from its start."""
+        return [Region(self.text, self.start + start, self.start + end) for start, end in spans]
+
+    @property
     def before(self) -> str:
         """What stands before the piece, with LF line endings."""
         return Document(self.text[: self.start]).shown
@@ -65,8 +74,8 @@ class Region:
         """What stands after the piece, with LF line endings."""
         return Document(self.text[self.end :]).shown
 
-    def replaced_by(self, new_shown: str) -> str:
-        """Return the whole text with the piece replaced; ``new_shown`` has LF line endings."""
+    def replacement(self, new_shown: str) -> str:
+        """Return what takes the piece's place, with its own line endings; ``new_shown`` has LF ones."""
         document = self.document
         if not any(ending for _, ending in document.lines):
             # A piece without a line ending of its own takes those of the text around it.
@@ -74,7 +83,7 @@ class Region:
             new = "".join(content + (ending if own else "") for content, own in split_lines(new_shown))
         else:
             new = document.restore(new_shown)
-        return self.text[: self.start] + self._kept_apart(new) + self.text[self.end :]
+        return self._kept_apart(new)
 
     def _kept_apart(self, new: str) -> str:
         """Keep a CR and an LF that meet at a border from being read as one CRLF, unless they were one."""

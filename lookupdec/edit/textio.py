@@ -81,6 +81,7 @@ class Document:
         """
         new_lines = split_lines(new_shown)
         endings = [self.dominant_ending] * len(new_lines)
+        is_kept = [False] * len(new_lines)
         old_contents = [content for content, _ in self.lines]
         for block in align(old_contents, [content for content, _ in new_lines]):
             old_count, new_count = block.old_end - block.old_start, block.new_end - block.new_start
@@ -88,10 +89,12 @@ class Document:
                 for offset in range(new_count):
                     own = self.lines[block.old_start + offset][1]
                     endings[block.new_start + offset] = own or self.dominant_ending
+                    is_kept[block.new_start + offset] = block.kept
         if new_lines and not new_lines[-1][1]:
             endings[-1] = ""
         contents = [content for content, _ in new_lines]
-        return "".join(map("".join, zip(contents, _kept_apart(contents, endings), strict=True)))
+        _keep_apart(contents, endings, is_kept)
+        return "".join(map("".join, zip(contents, endings, strict=True)))
 
     def encode(self, text: str | None = None, *, name: str = "the file") -> bytes:
         """Return the bytes of ``text`` (the document's own when None) in the document's encoding.
@@ -108,12 +111,14 @@ class Document:
             ) from error
 
 
-def _kept_apart(contents: Sequence[str], endings: list[str]) -> list[str]:
-    """Keep a CR and the LF of an empty line after it from being read as one CRLF."""
+def _keep_apart(contents: Sequence[str], endings: list[str], is_kept: Sequence[bool]) -> None:
+    """Change an ending where a CR and the LF of an empty line after it would be read as one CRLF."""
     for number in range(1, len(endings)):
         if endings[number - 1] == "\r" and not contents[number] and endings[number] == "\n":
-            endings[number] = "\r\n"
-    return endings
+            if is_kept[number - 1]:
+                endings[number] = "\r\n"
+            else:
+                endings[number - 1] = "\n"
 
 
 def restore(document: Document, new_shown: str) -> bytes:

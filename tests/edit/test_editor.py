@@ -165,16 +165,101 @@ def test_nothing_to_do_is_refused(text, instruction):
 
 
 def test_a_text_that_does_not_fit_is_refused_with_the_numbers():
-    text = "word " * 300
+    small = editor(context_length=1000)
     with pytest.raises(ContextFullError) as caught:
-        editor(context_length=1000).edit(text, "x")
+        small.edit("word " * 300, "x", split=False)
     message = str(caught.value)
-    assert "needs about 600 more" in message
-    assert "scripted holds 1000" in message
-    fits = int(message.rsplit("about ", 1)[1].split()[0])
-    assert editor(context_length=1000).edit("word " * (fits // 2 - 1), "x").complete
+    assert "needs about 600 more, but scripted holds 1000" in message
+    fits = int(message.split(" tokens of text fit")[0].rsplit(" ", 1)[1])
+    assert small.edit("word " * (fits // 2 - 1), "x", split=False).complete
     with pytest.raises(ContextFullError):
-        editor(context_length=1000).edit("word " * (fits // 2 + 2), "x")
+        small.edit("word " * (fits // 2 + 2), "x", split=False)
+
+
+LONG = "".join(f"def f{number}():\r\n    return {number}\r\n\r\n" for number in range(100))
+
+
+def test_a_long_text_is_edited_in_parts_that_are_put_together_exactly():
+    engine = ScriptedEngine(lambda shown: shown.replace("return 42", "return 43"), context_length=400)
+    result = Editor(engine).edit(LONG, "x")
+    assert result.text == LONG.replace("return 42", "return 43")
+    assert "".join(engine.references) == LONG.replace("\r\n", "\n")
+    assert len(engine.references) > 5
+    assert all(reference.startswith("def f") for reference in engine.references)
+    for prompt, reference in zip(engine.prompts, engine.references, strict=True):
+        assert engine.count_text(prompt) + engine.count_text(reference) < 400
+        assert prompt.count(reference) == 2  # among its neighbours, and alone
+    assert result.usage.prompt_tokens == result.stats.prompt_tokens > 1000
+    assert apply_edits(LONG, result.edits) == result.text
+
+
+def test_the_parts_of_a_long_text_see_their_neighbours():
+    engine = ScriptedEngine(context_length=400)
+    Editor(engine).edit(LONG, "x")
+    first_line_before = engine.references[0].rstrip("\n").split("\n")[-1]
+    assert first_line_before in engine.prompts[1]
+    assert engine.references[2].split("\n")[0] in engine.prompts[1]
+
+
+def test_an_incomplete_part_ends_a_long_edit_and_is_named():
+    answers = iter(["def f0():\n    return 0\n", "# ... rest of the code ...\n"])
+    engine = ScriptedEngine(lambda _: next(answers), context_length=400)
+    result = Editor(engine).edit(LONG, "x")
+    assert (result.complete, result.text) == (False, LONG)
+    assert any(warning.startswith("from line ") for warning in result.warnings)
+    assert len(engine.prompts) == 2
+
+
+def test_a_few_lines_of_a_long_text_are_edited_within_what_fits_around_them():
+    engine = ScriptedEngine("def f50():\n    return 5\n\n", context_length=400)
+    result = Editor(engine).edit(LONG, "x", lines=(151, 153), split=False)
+    assert result.text == LONG.replace("return 50\r", "return 5\r")
+    assert "def f49" in engine.prompts[0]
+    assert "def f51" in engine.prompts[0]
+    assert engine.count_text(engine.prompts[0]) < 400
+
+
+def test_a_long_text_that_cannot_be_split_is_refused_with_the_numbers():
+    with pytest.raises(ContextFullError, match="line 1 has 4000 tokens, but a part"):
+        editor(context_length=400).edit("word " * 2000, "x")
+
+
+def test_an_instruction_without_room_for_a_text_is_refused():
+    with pytest.raises(ContextFullError, match="leaves no room"):
+        editor(context_length=100).edit(LONG, "word " * 100)
+
+
+def test_rewriting_uses_its_own_prompt_and_cuts_markdown_at_headings():
+    text = "".join(f"# Part {number}\n\n{'some words ' * 20}\n\n" for number in range(20))
+    engine = ScriptedEngine(context_length=600)
+    result = Editor(engine).rewrite(text, "be friendlier", path="doc.md")
+    assert result.text == text
+    assert "Rewrite the text above: be friendlier" in engine.prompts[0]
+    assert len(engine.references) > 2
+    assert all(reference.startswith("# Part") for reference in engine.references)
+
+
+def test_summaries_have_styles():
+    engine = ScriptedEngine("```\nshort\n```\n")
+    summary = Editor(engine).summarize("long " * 50, style="bullets")
+    assert (summary.text, summary.complete, summary.warnings) == ("short", True, ())
+    assert "at most five bullet points" in engine.prompts[0]
+    Editor(engine).summarize("long " * 50, style="as a haiku")
+    assert "Summarize the text above: as a haiku" in engine.prompts[1]
+
+
+def test_a_long_document_is_summarised_in_parts_and_then_as_a_whole():
+    engine = ScriptedEngine("a summary", context_length=600)
+    summary = Editor(engine).summarize("some words of a paragraph\n\n" * 100)
+    assert summary.text == "a summary"
+    assert engine.references[-1] == "\n\n".join(["a summary"] * (len(engine.references) - 1))
+    assert summary.stats.prompt_tokens > 1000
+
+
+@pytest.mark.parametrize(("answer", "reason"), [("cut", "length"), ("", "stop")])
+def test_a_cut_or_empty_summary_is_not_complete(answer, reason):
+    summary = editor(answer, finish_reason=reason).summarize("long " * 50)
+    assert (summary.complete, len(summary.warnings)) == (False, 1)
 
 
 def test_a_limit_of_new_tokens_counts_instead_of_the_text():

@@ -1,0 +1,82 @@
+import io
+import re
+
+import pytest
+from rich.console import Console
+
+from lookupdec.cli.show import print_diff, progress_line, stream_view, waiting
+from lookupdec.edit import Editor
+from lookupdec.stats import Stats
+from tests.edit.scripted import ScriptedEngine
+
+CYAN, YELLOW = "\x1b[36m", "\x1b[1;33m"
+
+
+def terminal() -> Console:
+    return Console(
+        file=io.StringIO(), force_terminal=True, width=60, color_system="standard", highlight=False
+    )
+
+
+def shown(console: Console) -> str:
+    assert isinstance(console.file, io.StringIO)
+    return console.file.getvalue()
+
+
+def streamed(engine: ScriptedEngine, text: str) -> str:
+    console = terminal()
+    with stream_view(console, engine.decode) as view:
+        Editor(engine).edit(text, "x", on_token=view)
+    return shown(console)
+
+
+def test_copied_and_written_tokens_have_their_own_colours():
+    output = streamed(ScriptedEngine("a b c d e f\n", accepted=3), "a b c d e f\n")
+    assert f"{YELLOW}a" in output
+    assert f"{CYAN} b \x1b[0m{YELLOW}c" in output
+
+
+def test_the_progress_line_has_tokens_tokens_per_pass_and_speed():
+    line = progress_line(Stats(tokens=1201, passes=100), 10.0)
+    assert line.plain == "1,201 tokens · 12.0 tokens per pass · 120 tok/s"
+
+
+def test_every_line_is_printed_once_above_the_progress():
+    text = "".join(f"line number {number}\n" for number in range(40)) + "the end"
+    output = streamed(ScriptedEngine(text, accepted=30), text)
+    lines = [line for line in plain_lines(output) if line.startswith("line number")]
+    assert lines == [f"line number {number}" for number in range(40)]
+    assert plain_lines(output)[-2] == "the end"
+
+
+def test_a_file_cannot_drive_the_terminal():
+    text = "a\x1b]0;title\x07b\x9bc\n"
+    output = streamed(ScriptedEngine(text), text)
+    assert "\x1b]0" not in output
+    assert "\x07" not in output
+    assert "\u241b]0;title\u2407" in "".join(plain_lines(output))
+    console = terminal()
+    print_diff(console, "-a\x1b[2J\n+b\r\n")
+    assert "\x1b[2J" not in shown(console)
+    assert "+b\u240d" in shown(console)
+
+
+def test_nothing_is_shown_where_no_terminal_is():
+    console = Console(file=io.StringIO())
+    with stream_view(console, ScriptedEngine().decode) as view, waiting(console, "working"):
+        assert view is None
+    assert shown(console) == ""
+
+
+def test_the_view_ends_cleanly_on_ctrl_c():
+    console = terminal()
+    engine = ScriptedEngine("a b c d e f g h\n", interrupt_after=3)
+    with pytest.raises(KeyboardInterrupt), stream_view(console, engine.decode) as view:
+        Editor(engine).edit("a\n", "x", on_token=view)
+    assert "\x1b[?25h" in shown(console)  # the cursor is back
+
+
+def plain_lines(output: str) -> list[str]:
+    """What stays on the screen: a carriage return starts its line anew."""
+    visible = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", output)
+    return [line.rsplit("\r", 1)[-1] for line in visible.split("\n")]
