@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Generator, Iterable, Sequence
 from time import perf_counter
 from typing import Protocol
 
@@ -22,7 +22,9 @@ class Drafter(Protocol):
         """Where the last draft was copied from; "" where the last draft was empty."""
         ...
 
-    def begin(self, prompt: Ids, *, reference: Ids | slice | None = None, namespace: str | None = None) -> None:
+    def begin(
+        self, prompt: Ids, *, reference: Ids | slice | None = None, namespace: str | None = None
+    ) -> None:
         """Start a request. ``reference`` is text expected to come back: ids, or a span of the prompt."""
         ...
 
@@ -64,7 +66,9 @@ class PlainDrafter:
 
     source = ""
 
-    def begin(self, prompt: Ids, *, reference: Ids | slice | None = None, namespace: str | None = None) -> None:
+    def begin(
+        self, prompt: Ids, *, reference: Ids | slice | None = None, namespace: str | None = None
+    ) -> None:
         """Do nothing."""
 
     def propose(self, limit: int) -> Sequence[int]:  # noqa: ARG002
@@ -94,7 +98,7 @@ def decode(
     stats: Stats | None = None,
     reference: Ids | slice | None = None,
     namespace: str | None = None,
-) -> Iterator[Step]:
+) -> Generator[Step, None, None]:
     """Generate up to ``limit`` tokens (at least 1) and yield one ``Step`` per pass, the prefill's first.
 
     ``is_last(token)`` is asked once for every emitted token, in order; the output ends with the first token

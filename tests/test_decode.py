@@ -16,7 +16,7 @@ from tests.fakes import ScriptedTarget
 
 
 class ListDrafter:
-    """Proposes the given drafts in turn, whole whatever the limit is cut to, and remembers what it was told."""
+    """Proposes the given drafts in turn and remembers what it was told."""
 
     def __init__(self, drafts: Sequence[Sequence[int]]) -> None:
         self.drafts: Iterator[Sequence[int]] = iter(drafts)
@@ -135,7 +135,7 @@ def test_a_consumer_that_stops_early_ends_the_drafter() -> None:
     drafter, target = ListDrafter([SCRIPT[1:4]]), ScriptedTarget(SCRIPT)
     steps = decode(target, drafter, [1], limit=20, is_last=never)
     seen = [token for step in islice(steps, 2) for token in step.tokens]
-    steps.close()  # type: ignore[attr-defined]
+    steps.close()
     assert drafter.told == seen == SCRIPT[:5]
     assert drafter.ended == 1
     assert target.passes == 1

@@ -7,7 +7,7 @@ same thing.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Callable, Generator
 from contextlib import closing
 from dataclasses import dataclass
 from time import monotonic
@@ -133,7 +133,7 @@ def stream(
         reference = model.encode_text(reference)
     ending = _Ending(model, settings, prepared.config)
 
-    def steps(stats: Stats) -> Iterator[Step]:
+    def steps(stats: Stats) -> Generator[Step, None, None]:
         return decode(
             target,
             drafter if drafter is not None else _copy_drafter(),
@@ -220,11 +220,11 @@ class _Ending:
 
 
 def _chunks(
-    steps: Callable[[Stats], Iterator[Step]], ending: _Ending, limit: int
+    steps: Callable[[Stats], Generator[Step, None, None]], ending: _Ending, limit: int
 ) -> Generator[Chunk, None, None]:
     stats = Stats()
     ending.begin()
-    with closing(steps(stats)) as passes:  # type: ignore[type-var]
+    with closing(steps(stats)) as passes:
         for step in passes:
             reason = ending.reason or ("length" if stats.tokens >= limit else None)
             text = ending.text.take(final=reason is not None)
@@ -296,15 +296,16 @@ def _room(model: LanguageModel, prompt_length: int, settings: Settings) -> int:
 
 def _check_drop_in(model: PreTrainedModel, input_ids: torch.Tensor, config: GenerationConfig) -> None:
     check_model(model)
+    mode = config.get_generation_mode()
+    if mode not in (GenerationMode.GREEDY_SEARCH, GenerationMode.SAMPLE):
+        kind = mode.value.replace("_", " ")
+        raise InputError(f"lookup decoding is for greedy decoding and sampling, not for {kind}")
     if input_ids.shape[0] != 1:
         raise InputError(
             f"lookup decoding takes one sequence at a time, not {input_ids.shape[0]}: generate each alone"
         )
-    mode = config.get_generation_mode()
-    if mode not in (GenerationMode.GREEDY_SEARCH, GenerationMode.SAMPLE):
-        raise InputError(
-            f"lookup decoding is for greedy decoding and sampling, not for {mode.value.replace('_', ' ')}"
-        )
+    if config.use_cache is False:
+        raise InputError("lookup decoding needs the KV cache: leave out use_cache=False")
     if config.return_dict_in_generate and (config.output_attentions or config.output_hidden_states):
         raise InputError(
             "lookup decoding keeps no attentions and no hidden states: leave out output_attentions and "

@@ -127,14 +127,12 @@ def check_cache(cache: Any, model: PreTrainedModel) -> None:
         raise UnsupportedCacheError(
             f"{type(cache).__name__} of {type(model).__name__} cannot be rolled back: {_REMEDY}"
         )
-    if cache.is_compileable:
-        raise UnsupportedCacheError(
-            f"{type(cache).__name__} is a static cache, which cannot be rolled back: {_REMEDY}"
-        )
     for layer in cache.layers:
         if not _can_roll_back(layer):
             names = f"{type(layer).__name__} in the cache of {type(model).__name__}"
             raise UnsupportedCacheError(f"{names} cannot be rolled back: {_REMEDY}")
+    if cache.is_compileable:
+        raise UnsupportedCacheError(f"{type(cache).__name__} is static and cannot be rolled back: {_REMEDY}")
 
 
 def _can_roll_back(layer: Any) -> bool:

@@ -68,7 +68,7 @@ class TextStream:
         What may yet become a stop string is held back, unless this is the ``final`` call.
         """
         if final and self.stopped_by is None:
-            self._add(self._detokenizer.flush())
+            self._pending += self._detokenizer.flush()
         held = 0 if final or self.stopped_by is not None else self._possible_stop_length()
         cut = len(self._pending) - held
         text, self._pending = self._pending[:cut], self._pending[cut:]

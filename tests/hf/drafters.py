@@ -8,7 +8,7 @@ from lookupdec.ids import Ids
 
 
 class NaiveCopier:
-    """Copies what followed the last earlier occurrence of the longest matching end, however long the draft gets."""
+    """Copies what followed the last earlier occurrence of the longest matching end of the text."""
 
     def __init__(self, most: int = 50) -> None:
         self.source = ""

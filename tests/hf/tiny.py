@@ -46,8 +46,8 @@ def tiny_model(family: str = "llama", seed: int = 0, **overrides: Any) -> Any:
     """Return a random model of a family, in evaluation mode; one seed, one model."""
     torch.manual_seed(seed)
     config = AutoConfig.for_model(family, **(SHAPE | FAMILIES.get(family, {}) | overrides))
-    model = AutoModelForCausalLM.from_config(config)
-    return model.eval()
+    auto: Any = AutoModelForCausalLM
+    return auto.from_config(config).eval()
 
 
 def random_prompt(seed: int, vocabulary: int = 24, longest: int = 40) -> list[int]:
@@ -58,21 +58,22 @@ def random_prompt(seed: int, vocabulary: int = 24, longest: int = 40) -> list[in
     return piece + rest + piece
 
 
-def byte_tokenizer() -> PreTrainedTokenizerFast:
+def byte_tokenizer() -> Any:
     """Return a tokenizer with one token a byte (ids 0 to 255), an end token 256 and a chat template."""
     alphabet = sorted(pre_tokenizers.ByteLevel.alphabet())
     tokenizer = Tokenizer(tokenizer_models.BPE({char: index for index, char in enumerate(alphabet)}, []))
     tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
     tokenizer.decoder = decoders.ByteLevel()
-    fast = PreTrainedTokenizerFast(tokenizer_object=tokenizer, eos_token="<end>")
+    fast: Any = PreTrainedTokenizerFast
+    fast = fast(tokenizer_object=tokenizer, eos_token="<end>")
     fast.chat_template = (
-        "{% for m in messages %}[{{ m['role'] }}]{{ m['content'] }}{% if not loop.last or add_generation_prompt %}"
-        "\n{% endif %}{% endfor %}{% if add_generation_prompt %}[assistant]{% endif %}"
+        "{% for m in messages %}[{{ m['role'] }}]{{ m['content'] }}{% if not loop.last %}\n{% endif %}{% endfor %}"
+        "{% if add_generation_prompt %}\n[assistant]{% endif %}"
     )
     return fast
 
 
-def byte_fallback_tokenizer() -> PreTrainedTokenizerFast:
+def byte_fallback_tokenizer() -> Any:
     """Return a tokenizer as SentencePiece makes them: word starts marked, unknown characters as bytes."""
     words = ["▁", "▁Hello", "▁world", "a", "b", "é", "."]
     vocabulary = {"<unk>": 0} | {f"<0x{byte:02X}>": byte + 1 for byte in range(256)}
@@ -82,4 +83,5 @@ def byte_fallback_tokenizer() -> PreTrainedTokenizerFast:
     )
     steps = [decoders.Replace("▁", " "), decoders.ByteFallback(), decoders.Fuse(), decoders.Strip(" ", 1, 0)]
     tokenizer.decoder = decoders.Sequence(steps)
-    return PreTrainedTokenizerFast(tokenizer_object=tokenizer, unk_token="<unk>")
+    fast: Any = PreTrainedTokenizerFast
+    return fast(tokenizer_object=tokenizer, unk_token="<unk>")
