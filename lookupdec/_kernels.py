@@ -4,7 +4,7 @@ Layout (all int32):
 
 ``states``  [capacity_states * 7]  one automaton state after the other, fields ``LENGTH`` .. ``MORE`` below
 ``edges``   [capacity_edges * 4]   open-addressing hash of the transitions that do not fit in their state
-``meta``    [8]                    counters, fields ``N_TOKENS`` .. ``MATCH_END`` below
+``meta``    [8]                    counters, fields ``N_TOKENS`` .. ``GENERATION`` below
 
 Source: Blumer et al. 1985, "The smallest automaton recognizing the subwords of a text".
 """
@@ -28,7 +28,8 @@ STATE_FIELDS = 7
 EDGE_STATE, EDGE_TOKEN, EDGE_TARGET, EDGE_CHAIN = range(4)
 EDGE_FIELDS = 4
 
-N_TOKENS, N_STATES, N_EDGES, LAST, MATCH_LENGTH, MATCH_END = range(6)
+# GENERATION: of several documents only, set by whoever rebuilds the automaton.
+N_TOKENS, N_STATES, N_EDGES, LAST, MATCH_LENGTH, MATCH_END, GENERATION = range(7)
 META_FIELDS = 8
 
 # Contexts marked per appended token. Text has about ten; only degenerate input ("aaaa") has more, and there the
@@ -253,16 +254,17 @@ def extend_document(
         if meta[N_STATES] > max_states or position >= text.size:
             break
         token = ids[done]
+        last = meta[LAST]
         if token == separator:
             meta[LAST] = 0
         else:
-            last = meta[LAST]
             known = follow(states, edges, last, token) != NONE
             if not (rejoin(states, edges, meta, token) if known else append(states, edges, meta, token)):
                 break
-            mark(states, last, position)
         text[position] = token
         meta[N_TOKENS] = position + 1
+        if token != separator:
+            mark(states, last, position)
         done += 1
     return done
 

@@ -1,0 +1,315 @@
+"""The rolling cache of past outputs: a searchable corpus per namespace, one byte budget. Knows no drafting.
+
+Threads. One lock serialises writers; searches take none. A search reads ``Corpus.arrays`` once and works on
+that set of arrays, which a writer may be extending in place at that moment. That is safe, because
+
+- a set is never resized: growth and eviction build a whole new set and swap it in, and the old one is not
+  written again, so every state, edge and position that stands in a set lies within that same set;
+- a cell holds its first value (NONE, SEPARATOR in the text) or one that was meant for it, never a leftover;
+- suffix links lead to strictly shorter states, edge lists to edges entered before, and at least a quarter of
+  the edge table stays empty, so every walk ends.
+
+A search may therefore see half a document, and guess wrong. It cannot crash, hang, or see another namespace.
+State numbers are valid within one ``Arrays.generation`` only.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import threading
+from itertools import count
+from typing import NamedTuple
+
+import numpy as np
+
+from lookupdec import _kernels as kernels
+from lookupdec.errors import DrafterError, InputError
+from lookupdec.ids import Ids, Int32Array, as_ids
+
+SEPARATOR = 2**31 - 1
+"""Ends every document in ``Arrays.text``: a copy stops here."""
+CAPACITY_BYTES = 64 << 20
+
+GROWTH = 10  # an array that is full grows by one part in GROWTH: 1M tokens then stay under 64 MB
+SPARE = 8  # states and slots, for tiny corpora
+STATES_PER_TOKEN = 1.5  # measured on code, used while a corpus has less than
+EDGES_PER_TOKEN = 0.6  # ENOUGH_TOKENS of its own
+ENOUGH_TOKENS = 1024
+KEPT_AFTER_EVICTION = 0.75  # of the budget
+DOCUMENT_BYTES = 384  # Python's own for one entry of the document table
+MIN_TOKEN_BYTES = 64  # a document that needs more than the budget at this rate is cut before it is indexed
+
+_SEPARATORS = np.full(1, SEPARATOR, np.int32)
+_generations = count(1)
+
+Key = tuple[str | None, bytes]
+
+
+class Arrays(NamedTuple):
+    """One set of the arrays that ``_kernels`` describes, with room to grow."""
+
+    states: Int32Array
+    edges: Int32Array
+    meta: Int32Array
+    text: Int32Array
+
+    @property
+    def generation(self) -> int:
+        """Changes whenever state numbers lose their meaning; growth keeps it."""
+        return int(self.meta[kernels.GENERATION])
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of all four arrays."""
+        return self.states.nbytes + self.edges.nbytes + self.meta.nbytes + self.text.nbytes
+
+
+class Corpus:
+    """The documents of one namespace: their text and its generalised suffix automaton.
+
+    ``arrays`` is replaced as a whole: read it once a search.
+    """
+
+    __slots__ = ("arrays",)
+
+    def __init__(self, arrays: Arrays) -> None:
+        self.arrays = arrays
+
+    @property
+    def generation(self) -> int:
+        """That of the present arrays. A search asks the arrays that it works on instead."""
+        return self.arrays.generation
+
+
+class RollingCache:
+    """Past outputs, searchable by their ids, in namespaces that never see each other's text.
+
+    When the budget is exceeded the oldest documents go, by when they were last added, over all namespaces.
+    Of a document larger than the budget the end is kept. Any number of threads may use one cache.
+
+    Parameters
+    ----------
+    capacity_bytes
+        Budget for all that is held; 0 holds nothing. Growth needs up to twice as much for a moment.
+    """
+
+    def __init__(self, capacity_bytes: int = CAPACITY_BYTES) -> None:
+        if capacity_bytes < 0:
+            raise InputError(f"capacity_bytes must not be negative, got {capacity_bytes}")
+        self._capacity = capacity_bytes
+        self._corpora: dict[str | None, Corpus] = {}
+        self._documents: dict[Key, slice] = {}  # oldest first; where each stands in its corpus's text
+        self._tokens = 0
+        self._lock = threading.Lock()
+
+    def __len__(self) -> int:
+        """Return how many tokens are held."""
+        return self._tokens
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes held, room to grow included."""
+        corpora = tuple(self._corpora.values())
+        return sum(corpus.arrays.nbytes for corpus in corpora) + len(self._documents) * DOCUMENT_BYTES
+
+    def namespaces(self) -> tuple[str | None, ...]:
+        """Return the namespaces that hold text; None is the one used where none is named."""
+        return tuple(self._corpora)
+
+    def corpus(self, namespace: str | None = None) -> Corpus | None:
+        """Return what one namespace holds, or None where that is nothing. Takes no lock."""
+        return self._corpora.get(namespace)
+
+    def add(self, ids: Ids, *, namespace: str | None = None) -> None:
+        """Keep a document. One that is held already counts as new again and is not stored twice.
+
+        Raises
+        ------
+        DrafterError
+            The ids are not whole numbers in 0 .. 2**31 - 2, or the namespace is not a string.
+        """
+        document = as_ids(ids)
+        if document.size == 0:
+            return
+        if int(document.max()) == SEPARATOR:
+            raise DrafterError(f"token ids of a document must lie in 0 .. {SEPARATOR - 1}, got {SEPARATOR}")
+        if namespace is not None and not isinstance(namespace, str):
+            raise DrafterError(f"a namespace is a string or None, got {type(namespace).__name__}")
+        key = (namespace, hashlib.blake2b(document.data, digest_size=16).digest())
+        with self._lock:
+            held = self._documents.pop(key, None)
+            if held is not None:
+                self._documents[key] = held
+                return
+            self._append(key, document[max(0, document.size - self._capacity // MIN_TOKEN_BYTES) :])
+            if self.nbytes > self._capacity:
+                self._evict()
+
+    def clear(self, *namespaces: str | None) -> None:
+        """Forget the documents of the namespaces given, or everything where none is."""
+        with self._lock:
+            for namespace in namespaces or self.namespaces():
+                for key in self._keys(namespace):
+                    self._forget(key)
+                self._rebuild(namespace)
+
+    def _append(self, key: Key, document: Int32Array) -> None:
+        if document.size == 0:
+            return
+        corpus = self._corpora.get(key[0])
+        arrays = corpus.arrays if corpus else _empty(document.size + 1)
+        arrays, start = _with_document(arrays, document)
+        if corpus:
+            corpus.arrays = arrays
+        else:
+            self._corpora[key[0]] = Corpus(arrays)
+        self._documents[key] = slice(start, start + document.size)
+        self._tokens += document.size
+
+    def _evict(self) -> None:
+        """Drop the oldest documents until the budget is kept; the newest only loses its beginning."""
+        while self._documents and self.nbytes > self._capacity:
+            excess = self.nbytes - int(self._capacity * KEPT_AFTER_EVICTION)
+            *older, newest = self._documents
+            if older:
+                affected = self._forget_worth(excess, older)
+            else:
+                self._shorten(newest, excess / self.nbytes)
+                affected = {newest[0]}
+            for namespace in affected:
+                self._rebuild(namespace)
+
+    def _forget_worth(self, excess: float, oldest_first: list[Key]) -> set[str | None]:
+        """Forget documents that occupy about ``excess`` bytes; return their namespaces."""
+        token_bytes = {
+            namespace: corpus.arrays.nbytes / int(corpus.arrays.meta[kernels.N_TOKENS])
+            for namespace, corpus in self._corpora.items()
+        }
+        affected = set()
+        for key in oldest_first:
+            if excess <= 0:
+                break
+            excess -= DOCUMENT_BYTES + token_bytes[key[0]] * (_size(self._documents[key]) + 1)
+            self._forget(key)
+            affected.add(key[0])
+        return affected
+
+    def _shorten(self, key: Key, share: float) -> None:
+        """Forget at least the first token of a document, and ``share`` of it."""
+        place = self._documents[key]
+        kept = min(int(_size(place) * (1 - share)), _size(place) - 1)
+        self._forget(key)
+        if kept > 0:
+            self._documents[key] = slice(place.stop - kept, place.stop)
+            self._tokens += kept
+
+    def _forget(self, key: Key) -> None:
+        self._tokens -= _size(self._documents.pop(key))
+
+    def _keys(self, namespace: str | None) -> list[Key]:
+        return [key for key in self._documents if key[0] == namespace]
+
+    def _rebuild(self, namespace: str | None) -> None:
+        """Index what is left of a namespace anew, in new arrays: searches go on in the old ones meanwhile."""
+        corpus = self._corpora.get(namespace)
+        if corpus is None:
+            return
+        old = corpus.arrays
+        keys = self._keys(namespace)
+        pieces: list[Int32Array] = []
+        start = 0
+        for key in keys:
+            place = self._documents[key]
+            pieces += [old.text[place], _SEPARATORS]
+            self._documents[key] = slice(start, start + _size(place))
+            start += _size(place) + 1
+        arrays = _empty(start + start // GROWTH, old)
+        if keys:
+            arrays = _extended(arrays, np.concatenate(pieces))
+        else:
+            del self._corpora[namespace]
+        corpus.arrays = arrays
+
+
+def _size(place: slice) -> int:
+    return int(place.stop - place.start)
+
+
+def _with_document(arrays: Arrays, document: Int32Array) -> tuple[Arrays, int]:
+    """Append one document; return the arrays that now hold it, and where in their text it starts."""
+    start = int(arrays.meta[kernels.N_TOKENS])
+    pieces = [document, _SEPARATORS]
+    if start and arrays.text[start - 1] != SEPARATOR:  # an earlier one was interrupted, out of memory
+        pieces.insert(0, _SEPARATORS)
+        start += 1
+    return _extended(arrays, np.concatenate(pieces)), start
+
+
+def _extended(arrays: Arrays, ids: Int32Array) -> Arrays:
+    """Append documents, each with its separator, in place as far as they fit and then in larger arrays."""
+    done = 0
+    stuck = False
+    while True:
+        step = kernels.extend_document(*arrays, ids[done:], SEPARATOR)
+        done += step
+        if done == ids.size:
+            return arrays
+        arrays = _enlarged(arrays, ids.size - done, twice=stuck and step == 0)
+        stuck = True
+
+
+def _empty(tokens: int, like: Arrays | None = None) -> Arrays:
+    """Return arrays with room for ``tokens``, sized by what those of ``like`` needed a token."""
+    states, edges = _per_token(like)
+    arrays = Arrays(
+        np.full((int(tokens * states) + SPARE) * kernels.STATE_FIELDS, kernels.NONE, np.int32),
+        np.full(_slots(int(tokens * edges)) * kernels.EDGE_FIELDS, kernels.NONE, np.int32),
+        np.zeros(kernels.META_FIELDS, np.int32),
+        np.full(tokens, SEPARATOR, np.int32),
+    )
+    arrays.meta[kernels.GENERATION] = next(_generations)
+    kernels.new_state(arrays.states, arrays.meta, 0)
+    return arrays
+
+
+def _enlarged(arrays: Arrays, tokens: int, *, twice: bool) -> Arrays:
+    """Return a copy with room for ``tokens`` more, or for the usual growth where that is more.
+
+    All arrays are sized anew at once, since they tend to fill up together. ``twice``: one token needs more
+    edges than usual growth gives ("aaaab").
+    """
+    old_states, old_edges, meta, text = arrays
+    used = int(meta[kernels.N_TOKENS])
+    n_states = int(meta[kernels.N_STATES])
+    room = max(tokens, used // GROWTH)
+    states_per_token, edges_per_token = _per_token(arrays)
+    slots = _slots(int(meta[kernels.N_EDGES] + room * edges_per_token))
+    if used < text.size and n_states <= old_states.size // kernels.STATE_FIELDS - 2:  # it was the edges
+        old_slots = old_edges.size // kernels.EDGE_FIELDS
+        slots = max(slots, 2 * old_slots if twice else old_slots + old_slots // GROWTH + SPARE)
+
+    capacity = n_states + int(room * states_per_token) + SPARE
+    states = _resized(old_states, capacity * kernels.STATE_FIELDS, kernels.NONE)
+    edges = np.full(slots * kernels.EDGE_FIELDS, kernels.NONE, np.int32)
+    kernels.rehash(states, old_edges, edges)
+    return Arrays(states, edges, meta.copy(), _resized(text, used + room, SEPARATOR))
+
+
+def _per_token(arrays: Arrays | None) -> tuple[float, float]:
+    """Return how many states and edges a token needs, measured where there is enough text."""
+    used = 0 if arrays is None else int(arrays.meta[kernels.N_TOKENS])
+    if arrays is None or used < ENOUGH_TOKENS:
+        return STATES_PER_TOKEN, EDGES_PER_TOKEN
+    return int(arrays.meta[kernels.N_STATES]) / used, int(arrays.meta[kernels.N_EDGES]) / used
+
+
+def _slots(edges: int) -> int:
+    return edges * 4 // 3 + SPARE  # a quarter stays empty
+
+
+def _resized(array: Int32Array, size: int, unused: int) -> Int32Array:
+    resized = np.empty(size, np.int32)
+    common = min(size, array.size)
+    resized[:common] = array[:common]
+    resized[common:] = unused
+    return resized
