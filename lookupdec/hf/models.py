@@ -157,6 +157,8 @@ class _Source:
 
 
 def _locate(name: str) -> _Source:
+    if not name.strip():
+        raise ModelError("the model's name is empty: give a model folder, a .gguf file or a hub id")
     path = Path(name).expanduser()
     if path.is_file():
         if path.suffix.lower() != ".gguf":
@@ -171,7 +173,7 @@ def _locate(name: str) -> _Source:
             )
         return _Source(str(path))
     looks_like_a_path = name.startswith((".", "/", "~")) or name.count("/") > 1 or name.endswith(".gguf")
-    if looks_like_a_path or not name.strip():
+    if looks_like_a_path:
         raise ModelError(
             f"there is no file or folder {name!r}: give a model folder, a .gguf file or a hub id"
         )

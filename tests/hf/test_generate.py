@@ -1,0 +1,307 @@
+"""``generate`` and ``stream``: text, stops, limits, errors and what is left behind."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import pytest
+import torch
+from transformers import LogitsProcessor
+
+from lookupdec.decode import PlainDrafter
+from lookupdec.errors import ContextFullError, InputError
+from lookupdec.hf import Chunk, Generation, LanguageModel, Settings, generate, stream
+from tests.hf.drafters import Alternating, Garbage, Known, NaiveCopier
+from tests.hf.tiny import byte_tokenizer, random_prompt, tiny_model
+
+TEXT = "naïve 語 👩‍👩‍👧 e\u0301: the cat sat, the cat sat. Sluß!"
+
+
+class Recite(LogitsProcessor):
+    """Makes any model say a fixed text."""
+
+    def __init__(self, prompt_length: int, script: Sequence[int]) -> None:
+        self.prompt_length = prompt_length
+        self.script = list(script)
+
+    def __call__(self, input_ids: torch.Tensor, scores: torch.Tensor) -> torch.Tensor:
+        said = torch.full_like(scores, float("-inf"))
+        said[:, self.script[input_ids.shape[1] - self.prompt_length]] = 0.0
+        return said
+
+
+def reciting(tiny: LanguageModel, text: str, **settings: Any) -> tuple[list[int], Settings]:
+    """Return a prompt and settings for which ``tiny`` says ``text`` and ends."""
+    script = [*tiny.encode_text(text), 256]
+    prompt = tiny.encode_prompt("say it: the cat sat")
+    return prompt, Settings(logits_processor=[Recite(len(prompt), script)], **settings)
+
+
+@pytest.mark.parametrize("drafter", [NaiveCopier, PlainDrafter, Garbage, Alternating])
+def test_a_stream_joins_to_the_text_of_generate(tiny: LanguageModel, drafter: type) -> None:
+    prompt, settings = reciting(tiny, TEXT)
+    whole = generate(tiny, prompt, settings, drafter=drafter())
+    chunks = list(stream(tiny, prompt, settings, drafter=drafter()))
+    assert whole.text == "".join(chunk.text for chunk in chunks) == TEXT
+    assert whole.ids == tuple(token for chunk in chunks for token in chunk.ids)
+    assert whole.ids[-1] == 256
+    assert all("\N{REPLACEMENT CHARACTER}" not in chunk.text for chunk in chunks)
+    assert [chunk.finish_reason for chunk in chunks[:-1]] == [None] * (len(chunks) - 1)
+    assert chunks[-1].finish_reason == whole.finish_reason == "stop"
+    assert whole.stats.tokens == len(whole.ids)
+
+
+def test_chunks_tell_where_tokens_were_copied_from(tiny: LanguageModel) -> None:
+    prompt, settings = reciting(tiny, TEXT)
+    chunks = list(stream(tiny, prompt, settings, drafter=NaiveCopier()))
+    copied = [chunk for chunk in chunks if chunk.step.accepted]
+    assert copied
+    assert {chunk.step.source for chunk in copied} == {"prompt"}
+    stats = chunks[-1].stats
+    assert stats.accepted == sum(chunk.step.accepted for chunk in chunks)
+    assert stats.by_source["prompt"].accepted == stats.accepted
+    assert stats.passes == len(chunks) - 1 < stats.tokens - 1
+
+
+def windows(ids: Sequence[int]) -> Iterator[tuple[int, int]]:
+    for length in (1, 2, 3):
+        for start in range(0, len(ids) - length, 2):
+            yield start, start + length
+
+
+def test_stop_strings_over_windows_of_the_own_output_equal_generate(tiny: LanguageModel) -> None:
+    prompt = tiny.encode_prompt("start start")
+    ids = torch.tensor([prompt])
+    options: dict[str, Any] = {
+        "attention_mask": torch.ones_like(ids),
+        "max_new_tokens": 20,
+        "do_sample": False,
+    }
+    # Only letters: half characters have no stop string.
+    options["suppress_tokens"] = [
+        token for token in range(257) if not tiny.tokenizer.decode([token]).isalpha()
+    ]
+    free = tiny.model.generate(ids, **options)[0, len(prompt) :].tolist()  # type: ignore[operator]
+    text = tiny.tokenizer.decode(free)
+    assert len(set(free)) > 4
+    for start, end in windows(free):
+        stop = tiny.tokenizer.decode(free[start:end])
+        expected = tiny.model.generate(ids, **options, stop_strings=[stop], tokenizer=tiny.tokenizer)  # type: ignore[operator]
+        settings = Settings(max_new_tokens=20, suppress_tokens=options["suppress_tokens"], stop=stop)
+        for drafter in (Known(free), PlainDrafter()):
+            result = generate(tiny, prompt, settings, drafter=drafter)
+            assert list(result.ids) == expected[0, len(prompt) :].tolist()
+            assert result.text == text[: text.index(stop)]
+            assert (result.finish_reason, result.stop) == ("stop", stop)
+
+
+def test_no_chunk_shows_the_beginning_of_a_stop_string(tiny: LanguageModel) -> None:
+    prompt, settings = reciting(tiny, TEXT, stop=["cat sat.", "zzz"])
+    script = settings.logits_processor[0].script  # type: ignore[attr-defined]
+    for drafter in (PlainDrafter(), Known(script, most=7)):
+        shown = ""
+        for chunk in stream(tiny, prompt, settings, drafter=drafter):
+            shown += chunk.text
+            assert TEXT.startswith(shown)
+            assert len(shown) <= TEXT.index("cat sat.") or "cat sat," in shown
+        assert shown == TEXT[: TEXT.index("cat sat.")]
+        assert (chunk.finish_reason, chunk.stop) == ("stop", "cat sat.")
+
+
+def test_the_end_of_text_token_is_no_text_whichever_it_is(tiny: LanguageModel) -> None:
+    prompt, settings = reciting(tiny, "abcdef", eos_token_id=tiny.encode_text("d")[0])
+    result = generate(tiny, prompt, settings, drafter=NaiveCopier())
+    assert (result.text, result.finish_reason, result.stop) == ("abc", "stop", None)
+    assert len(result.ids) == 4
+
+
+def test_min_new_tokens_holds_back_the_end(tiny: LanguageModel) -> None:
+    prompt = tiny.encode_prompt("abcabc")
+    favoured = Settings(max_new_tokens=12, min_new_tokens=6, logit_bias={256: 100.0})
+    result = generate(tiny, prompt, favoured, drafter=NaiveCopier())
+    assert (len(result.ids), result.ids[-1], result.finish_reason) == (7, 256, "stop")
+
+
+def test_a_deadline_ends_inside_a_block(tiny: LanguageModel) -> None:
+    prompt, settings = reciting(tiny, TEXT * 3, deadline=0.0)
+    result = generate(tiny, prompt, settings, drafter=NaiveCopier())
+    assert (len(result.ids), result.finish_reason) == (1, "deadline")
+
+
+def test_a_deadline_not_reached_changes_nothing(tiny: LanguageModel) -> None:
+    prompt, settings = reciting(tiny, TEXT, deadline=600.0)
+    assert generate(tiny, prompt, settings, drafter=NaiveCopier()).finish_reason == "stop"
+
+
+@pytest.mark.parametrize("free", [1, 2, 5])
+def test_a_full_context_ends_with_length_and_no_error(free: int) -> None:
+    for family in ("gpt2", "llama"):
+        model = LanguageModel(tiny_model(family, 1), byte_tokenizer())
+        prompt = (random_prompt(1) * 40)[: 256 - free]
+        for settings in (Settings(), Settings(max_new_tokens=100)):
+            result = generate(model, prompt, settings, drafter=NaiveCopier())
+            assert (len(result.ids), result.finish_reason) == (free, "length")
+
+
+def test_a_prompt_that_does_not_fit_names_the_numbers(tiny: LanguageModel) -> None:
+    with pytest.raises(ContextFullError, match="has 256 tokens, but at most 255 fit .* 256"):
+        generate(tiny, [5] * 256, Settings(), drafter=NaiveCopier())
+
+
+def test_a_reference_may_be_text_ids_or_a_span(tiny: LanguageModel) -> None:
+    prompt, settings = reciting(tiny, "something else entirely")
+    for reference in ("something else", tiny.encode_text("something else"), slice(0, 6)):
+        drafter = NaiveCopier()
+        result = generate(tiny, prompt, settings, drafter=drafter, reference=reference)
+        assert result.text == "something else entirely"
+        expected = prompt[:6] if isinstance(reference, slice) else tiny.encode_text("something else")
+        assert drafter.reference == expected
+
+
+def test_a_consumer_that_stops_early_ends_the_drafter(tiny: LanguageModel) -> None:
+    prompt, settings = reciting(tiny, TEXT)
+    drafter = NaiveCopier()
+    chunks = stream(tiny, prompt, settings, drafter=drafter)
+    next(chunks)
+    next(chunks)
+    assert drafter.ended == 0
+    chunks.close()
+    assert drafter.ended == 1
+    assert list(chunks) == []
+
+
+def test_an_error_inside_ends_the_drafter(tiny: LanguageModel) -> None:
+    class Broken(LogitsProcessor):
+        def __call__(self, input_ids: torch.Tensor, scores: torch.Tensor) -> torch.Tensor:
+            raise RuntimeError("broken")
+
+    drafter = NaiveCopier()
+    with pytest.raises(RuntimeError, match="broken"):
+        generate(tiny, "abc", Settings(max_new_tokens=3, logits_processor=[Broken()]), drafter=drafter)
+    assert drafter.ended == 1
+
+
+def test_two_threads_on_one_model_do_not_disturb_each_other() -> None:
+    model = LanguageModel(tiny_model("mistral", 2), byte_tokenizer())
+    jobs = [
+        (random_prompt(seed), Settings(max_new_tokens=40, temperature=0.8, seed=seed)) for seed in range(6)
+    ]
+    expected = [generate(model, prompt, settings, drafter=PlainDrafter()).ids for prompt, settings in jobs]
+    got: dict[int, Generation] = {}
+
+    def work(number: int) -> None:
+        prompt, settings = jobs[number]
+        got[number] = generate(model, prompt, settings, drafter=NaiveCopier())
+
+    threads = [threading.Thread(target=work, args=(number,)) for number in range(6)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert [got[number].ids for number in range(6)] == expected
+
+
+def test_interleaved_streams_do_not_disturb_each_other(tiny: LanguageModel) -> None:
+    texts = ["first text text text", "and the second one, the second one"]
+    requests = [reciting(tiny, text) for text in texts]
+    streams = [stream(tiny, prompt, settings, drafter=NaiveCopier()) for prompt, settings in requests]
+    shown = ["", ""]
+    live: set[int] = {0, 1}
+    while live:
+        for number in sorted(live):
+            chunk: Chunk | None = next(streams[number], None)
+            if chunk is None:
+                live.discard(number)
+            else:
+                shown[number] += chunk.text
+    assert shown == texts
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"max_new_tokens": 0}, "max_new_tokens must be at least 1"),
+        ({"max_new_tokens": 3, "min_new_tokens": 4}, "min_new_tokens"),
+        ({"temperature": -0.1}, "temperature"),
+        ({"temperature": float("nan")}, "temperature"),
+        ({"top_k": -1}, "top_k"),
+        ({"top_p": 1.2}, "top_p"),
+        ({"top_p": 0.0}, "top_p"),
+        ({"min_p": -1.0}, "min_p"),
+        ({"typical_p": 2.0}, "typical_p"),
+        ({"repetition_penalty": 0.0}, "repetition_penalty"),
+        ({"presence_penalty": float("inf")}, "presence_penalty"),
+        ({"seed": -1}, "seed"),
+        ({"stop": ["a", ""]}, "stop string is empty"),
+        ({"deadline": -1.0}, "deadline"),
+    ],
+)
+def test_settings_out_of_range_are_refused(settings: dict[str, Any], message: str) -> None:
+    with pytest.raises(InputError, match=message) as caught:
+        Settings(**settings)
+    assert "\n" not in str(caught.value)
+
+
+def test_an_unknown_setting_is_a_type_error() -> None:
+    with pytest.raises(TypeError, match="max_tokens"):
+        Settings(max_tokens=3)  # type: ignore[call-arg]
+
+
+@pytest.mark.parametrize(
+    ("prompt", "message"),
+    [
+        ("", "the prompt is empty"),
+        ([], "the prompt is empty"),
+        ([3, 400], "vocabulary"),
+        ([-1], "vocabulary"),
+        ("a \ud800 b", "lone surrogate"),
+        ([{"role": "user", "content": "hi"}, 3], "mixes messages and ids"),
+    ],
+)
+def test_prompts_that_cannot_be_read_are_refused_at_once(
+    tiny: LanguageModel, prompt: Any, message: str
+) -> None:
+    with pytest.raises(InputError, match=message):
+        stream(tiny, prompt, Settings(max_new_tokens=2), drafter=NaiveCopier())
+
+
+def test_bad_words_that_transformers_refuses_are_an_input_error(tiny: LanguageModel) -> None:
+    with pytest.raises(InputError):
+        generate(tiny, "abc", Settings(max_new_tokens=2, bad_words_ids=[[-1]]), drafter=NaiveCopier())
+
+
+def test_chat_messages_go_through_the_template(tiny: LanguageModel) -> None:
+    user, begun = {"role": "user", "content": "hi"}, {"role": "assistant", "content": "well"}
+    assert tiny.tokenizer.decode(tiny.encode_prompt([user])) == "[user]hi\n[assistant]"
+    assert tiny.tokenizer.decode(tiny.encode_prompt([user, begun])) == "[user]hi\n[assistant]well"
+
+
+def test_a_tokenizer_without_a_template_takes_strings_only(tiny: LanguageModel) -> None:
+    tokenizer = byte_tokenizer()
+    tokenizer.chat_template = None
+    with pytest.raises(InputError, match="no chat template"):
+        LanguageModel(tiny.model, tokenizer).encode_prompt([{"role": "user", "content": "hi"}])
+
+
+def test_a_template_that_refuses_is_an_input_error(tiny: LanguageModel) -> None:
+    tokenizer = byte_tokenizer()
+    tokenizer.chat_template = "{{ raise_exception('roles must alternate') }}"
+    with pytest.raises(InputError, match="roles must alternate"):
+        LanguageModel(tiny.model, tokenizer).encode_prompt([{"role": "user", "content": "hi"}])
+
+
+def test_a_model_without_a_context_length_needs_a_limit() -> None:
+    model = LanguageModel(tiny_model("bloom", max_position_embeddings=None), byte_tokenizer())
+    with pytest.raises(InputError, match="set max_new_tokens"):
+        generate(model, [1, 2], Settings(), drafter=NaiveCopier())
+    assert len(generate(model, [1, 2], Settings(max_new_tokens=3), drafter=NaiveCopier()).ids) == 3
+
+
+def test_the_clock_of_a_stream_starts_with_its_consumer(tiny: LanguageModel) -> None:
+    prompt, settings = reciting(tiny, "abc", deadline=5.0)
+    chunks = stream(tiny, prompt, settings, drafter=NaiveCopier())
+    time.sleep(0.01)
+    assert "".join(chunk.text for chunk in chunks) == "abc"

@@ -1,0 +1,191 @@
+"""The KV cache: what can be rolled back, what is refused, and what it holds afterwards."""
+
+from __future__ import annotations
+
+import inspect
+from typing import Any
+
+import pytest
+import torch
+from transformers import DynamicCache
+
+from lookupdec.errors import InputError, UnsupportedCacheError
+from lookupdec.hf import LanguageModel, Settings, custom_generate, generate
+from tests.hf.drafters import Alternating, Garbage, Known, NaiveCopier
+from tests.hf.tiny import byte_tokenizer, random_prompt, tiny_model
+
+STATEFUL: dict[str, dict[str, Any]] = {
+    "mamba": {"state_size": 4},
+    "jamba": {"num_experts": 2, "attn_layer_period": 2, "attn_layer_offset": 1, "mamba_d_state": 4},
+    "qwen3_next": {
+        "head_dim": 8,
+        "num_experts": 2,
+        "num_experts_per_tok": 1,
+        "moe_intermediate_size": 16,
+        "shared_expert_intermediate_size": 16,
+        "linear_num_key_heads": 2,
+        "linear_num_value_heads": 2,
+        "linear_key_head_dim": 8,
+        "linear_value_head_dim": 8,
+        "num_hidden_layers": 4,
+    },
+    "lfm2": {"layer_types": ["conv", "full_attention", "conv"]},
+    "rwkv": {},
+}
+
+
+class Untouched(NaiveCopier):
+    """Fails the test where work starts."""
+
+    def begin(self, *args: Any, **kwargs: Any) -> None:
+        raise AssertionError("work has started")
+
+
+def never_run(*args: Any, **kwargs: Any) -> None:
+    raise AssertionError("a forward pass has run")
+
+
+@pytest.mark.parametrize("family", STATEFUL)
+def test_what_cannot_be_rolled_back_is_refused_by_name_before_work_starts(family: str) -> None:
+    model = tiny_model(family, 0, **STATEFUL[family])
+    model.register_forward_pre_hook(never_run)
+    with pytest.raises(UnsupportedCacheError, match=rf"{type(model).__name__}.*use a model with") as caught:
+        generate(
+            LanguageModel(model, byte_tokenizer()), [1, 2, 3], Settings(max_new_tokens=4), drafter=Untouched()
+        )
+    assert "\n" not in str(caught.value)
+
+
+def drop_in(model: Any, ids: torch.Tensor, **options: Any) -> Any:
+    options = {"attention_mask": torch.ones_like(ids), "max_new_tokens": 12, "do_sample": False} | options
+    return model.generate(
+        ids, **options, custom_generate=custom_generate, drafter=options.get("x", NaiveCopier())
+    )
+
+
+def test_a_static_cache_is_refused_by_name() -> None:
+    with pytest.raises(UnsupportedCacheError, match="StaticCache is static"):
+        drop_in(tiny_model(), torch.tensor([[1, 2, 3]]), cache_implementation="static")
+
+
+def test_generate_uses_a_dynamic_cache_whatever_the_generation_config_says() -> None:
+    model = tiny_model()
+    model.generation_config.cache_implementation = "static"
+    result = generate(
+        LanguageModel(model, byte_tokenizer()), [1, 2], Settings(max_new_tokens=4), drafter=Garbage()
+    )
+    assert len(result.ids) == 4
+
+
+def test_an_encoder_decoder_model_is_refused_by_name() -> None:
+    from transformers import T5Config, T5ForConditionalGeneration
+
+    config = T5Config(
+        d_model=16, d_kv=4, d_ff=16, num_layers=1, num_heads=2, vocab_size=24, decoder_start_token_id=0
+    )
+    model: Any = T5ForConditionalGeneration(config).eval()
+    with pytest.raises(UnsupportedCacheError, match="T5ForConditionalGeneration is an encoder-decoder"):
+        generate(
+            LanguageModel(model, byte_tokenizer()), [1, 2], Settings(max_new_tokens=4), drafter=Untouched()
+        )
+    with pytest.raises(UnsupportedCacheError, match="T5ForConditionalGeneration is an encoder-decoder"):
+        drop_in(model, torch.tensor([[1, 2]]))
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"use_cache": False}, "leave out use_cache=False"),
+        ({"num_beams": 2}, "not for beam search"),
+        ({"prompt_lookup_num_tokens": 3}, "not for assisted generation"),
+        ({"num_return_sequences": 2, "do_sample": True}, "one sequence at a time, not 2"),
+        ({"return_dict_in_generate": True, "output_hidden_states": True}, "leave out output_attentions"),
+    ],
+)
+def test_the_drop_in_refuses_what_it_cannot_do(options: dict[str, Any], message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        drop_in(tiny_model(), torch.tensor([[1, 2, 3]]), **options)
+
+
+def test_the_drop_in_refuses_a_batch_and_a_misspelt_option() -> None:
+    with pytest.raises(InputError, match="one sequence at a time, not 2"):
+        drop_in(tiny_model(), torch.tensor([[1, 2, 3], [1, 2, 3]]))
+    with pytest.raises(ValueError, match="drafter_"):
+        drop_in(tiny_model(), torch.tensor([[1, 2, 3]]), drafter_=NaiveCopier())
+
+
+def test_the_drop_in_refuses_embeddings() -> None:
+    with pytest.raises(InputError, match="leave out inputs_embeds"):
+        drop_in(tiny_model(), torch.tensor([[1, 2, 3]]), inputs_embeds=torch.zeros(1, 3, 32))
+
+
+@pytest.mark.parametrize("family", ["llama", "gpt2", "mistral", "bloom"])
+def test_a_left_padded_prompt_equals_generate(family: str) -> None:
+    model = tiny_model(family, 3, pad_token_id=0)
+    ids = torch.tensor([[0] * 5 + random_prompt(3)])
+    mask = torch.ones_like(ids)
+    mask[:, :5] = 0
+    expected = model.generate(ids, attention_mask=mask, max_new_tokens=25, do_sample=False)
+    for drafter in (NaiveCopier(), Garbage(), Alternating(), Known(expected[0, ids.shape[1] :].tolist())):
+        output = model.generate(
+            ids,
+            attention_mask=mask,
+            max_new_tokens=25,
+            do_sample=False,
+            custom_generate=custom_generate,
+            drafter=drafter,
+        )
+        assert output.equal(expected)
+
+
+@pytest.mark.parametrize("family", ["llama", "mistral"])
+def test_a_cache_of_the_callers_own_is_continued(family: str) -> None:
+    model, prompt = tiny_model(family, 8), random_prompt(8)
+    parameters = inspect.signature(model.prepare_inputs_for_generation).parameters
+    name = "cache" if "cache" in parameters else "past_key_values"
+    outputs = []
+    for extra in ({}, {"custom_generate": custom_generate, "drafter": NaiveCopier()}):
+        cache = DynamicCache(config=model.config)
+        ids = torch.tensor([prompt])
+        for _ in range(3):
+            options: dict[str, Any] = {
+                "max_new_tokens": 9,
+                "do_sample": False,
+                "return_dict_in_generate": True,
+            }
+            result = model.generate(
+                ids, attention_mask=torch.ones_like(ids), **{name: cache}, **options, **extra
+            )
+            ids = torch.cat([result.sequences, torch.tensor([[5, 6, 7]])], dim=-1)
+        outputs.append((ids.tolist(), [layer.keys.shape for layer in cache.layers], cache.get_seq_length()))
+    assert outputs[0] == outputs[1]
+
+
+def test_a_sliding_window_keeps_its_memory_small_in_plain_passes() -> None:
+    from lookupdec.decode import PlainDrafter
+
+    model = tiny_model("mistral", 8)
+    sizes = []
+
+    def watch(_: Any, args: Any, kwargs: Any, output: Any) -> None:
+        cache = kwargs.get("cache", kwargs.get("past_key_values"))
+        sizes.append(max(layer.keys.shape[-2] for layer in cache.layers))
+
+    model.register_forward_hook(watch, with_kwargs=True)
+    settings = Settings(max_new_tokens=60)
+    generate(LanguageModel(model, byte_tokenizer()), random_prompt(8), settings, drafter=PlainDrafter())
+    assert max(sizes[1:]) <= 8
+
+
+def test_the_prompt_is_read_in_one_pass_and_projected_at_its_end_only() -> None:
+    model, prompt = tiny_model("llama", 1), random_prompt(1)
+    rows = []
+
+    def watch(_: Any, args: Any, kwargs: Any, output: Any) -> None:
+        rows.append((kwargs["input_ids"].shape[1], output.logits.shape[1]))
+
+    model.register_forward_hook(watch, with_kwargs=True)
+    wrapped = LanguageModel(model, byte_tokenizer())
+    generate(wrapped, prompt, Settings(max_new_tokens=6), drafter=Known([1, 2, 3, 4, 5, 6]))
+    assert rows[0] == (len(prompt), 1)
+    assert all(read == projected for read, projected in rows[1:])
