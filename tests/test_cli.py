@@ -1,13 +1,14 @@
 import json
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 from typer.testing import CliRunner
 
 from lookupdec.cli import app as cli_app
 from lookupdec.cli.app import app
-from lookupdec.edit import editor as editor_module
+from lookupdec.edit.engine import ModelEngine
 from lookupdec.errors import ModelError
 from tests.edit.scripted import ScriptedEngine
 
@@ -19,7 +20,7 @@ CHANGED = TEXT.replace(b"two", b"2")
 @pytest.fixture
 def engine(monkeypatch):
     engine = ScriptedEngine(SHOWN.replace("two", "2"))
-    monkeypatch.setattr(editor_module.ModelEngine, "load", lambda *_args, **_options: engine)
+    monkeypatch.setattr(ModelEngine, "load", lambda *_args, **_options: engine)
     return engine
 
 
@@ -188,7 +189,9 @@ def folder(tmp_path, monkeypatch):
     return tmp_path
 
 
-def check_refused(capsys, folder, arguments, message):
+def check_refused(
+    capsys: pytest.CaptureFixture[str], folder: Path, arguments: list[str], message: str
+) -> None:
     code = cli_app.run(arguments)
     captured = capsys.readouterr()
     assert (code, captured.out) == (2, "")
@@ -217,7 +220,7 @@ def test_a_model_that_cannot_be_loaded_is_one_line(folder, capsys, monkeypatch):
     def load(*_args, **_options):
         raise ModelError("no such model:\nchoose another")
 
-    monkeypatch.setattr(editor_module.ModelEngine, "load", load)
+    monkeypatch.setattr(ModelEngine, "load", load)
     check_refused(capsys, folder, ["edit", "good.txt", "-i", "x"], "error: no such model: choose another")
 
 
@@ -274,3 +277,34 @@ def test_an_unknown_model_is_one_line(tmp_path):
     assert (done.returncode, done.stdout) == (2, "")
     assert len(done.stderr.splitlines()) == 1
     assert "no file or folder" in done.stderr
+
+
+def batch_files(folder: Path) -> tuple[Path, Path]:
+    (folder / "in.jsonl").write_text('{"text": "a b\\n"}\n{"text": "", "instruction": "x"}\n')
+    return folder / "in.jsonl", folder / "out.jsonl"
+
+
+def test_batch_edits_every_item_and_reports_the_bad_one(engine, tmp_path):
+    source, out = batch_files(tmp_path)
+    engine.answer = str.upper
+    result = run("batch", source, out, "-i", "shout")
+    assert result.exit_code == 3
+    assert result.stderr.startswith("2 items, 1 failed: ")
+    good, bad = (json.loads(line) for line in out.read_text().splitlines())
+    assert (good["text"], "the text is empty" in bad["error"]) == ("A B\n", True)
+    again = run("batch", source, out, "-i", "shout")
+    assert again.stderr.startswith("2 items, 2 done before, 1 failed")
+    assert len(engine.prompts) == 1
+
+
+def test_batch_keeps_what_is_finished_on_ctrl_c(engine, tmp_path):
+    source, out = batch_files(tmp_path)
+    engine.interrupt_after = 2
+    result = run("batch", source, out, "-i", "x")
+    assert result.exit_code == 130
+    assert result.stderr.strip() == "stopped: what is finished is kept, run it again to go on"
+    assert out.read_bytes() == b""
+
+
+def test_batch_refuses_a_missing_file_before_loading_a_model(folder, capsys):
+    check_refused(capsys, folder, ["batch", "none", "out.jsonl"], "does not exist")

@@ -9,6 +9,7 @@ from typing import Annotated
 
 import typer
 
+from lookupdec.cli.batch import batch_command
 from lookupdec.cli.compare import compare_command
 from lookupdec.cli.edit import edit_command
 from lookupdec.replay_cli import replay_command
@@ -23,6 +24,7 @@ app = typer.Typer(
 )
 app.command("edit")(edit_command)
 app.command("compare")(compare_command)
+app.command("batch")(batch_command)
 app.command("replay")(replay_command)
 
 

@@ -67,15 +67,15 @@ class Source:
 
 
 @contextlib.contextmanager
-def one_line_errors() -> Iterator[None]:
-    """Turn what is wrong with the input into one line on stderr and an exit code; so with Ctrl-C."""
+def one_line_errors(stopped: str = "stopped: nothing was written") -> Iterator[None]:
+    """Turn what is wrong with the input into one line on stderr and an exit code; Ctrl-C into ``stopped``."""
     try:
         yield
     except LookupDecError as error:
         typer.echo(f"error: {' '.join(str(error).split())}", err=True)
         raise typer.Exit(BAD_INPUT) from error
     except KeyboardInterrupt as error:
-        typer.echo("\nstopped: nothing was written", err=True)
+        typer.echo(f"\n{stopped}", err=True)
         raise typer.Exit(INTERRUPTED) from error
 
 

@@ -40,6 +40,7 @@ class _Request:
     prompt: EditPrompt
     settings: Mapping[str, Any]
     reference: str | None = None
+    namespace: str | None = None
     split: bool = True
     markdown: bool = True
     plain: bool = False
@@ -95,6 +96,7 @@ class Editor:
         path: str | Path | None = None,
         context: Sequence[str] = (),
         prediction: str | None = None,
+        namespace: str | None = None,
         split: bool = True,
         plain: bool = False,
         allow_incomplete: bool = False,
@@ -115,6 +117,8 @@ class Editor:
             Other texts that the model should know.
         prediction
             What the answer is expected to repeat, where that is not the text under edit.
+        namespace
+            Draft from the earlier answers in the same namespace, too.
         split
             Edit a text that is longer than the model's context in parts, cut at natural borders.
         plain
@@ -139,6 +143,7 @@ class Editor:
             prompt=EditPrompt(check_instruction(instruction), language=language or "", context=context),
             settings=settings,
             reference=None if prediction is None else _shown(prediction),
+            namespace=namespace,
             split=split,
             markdown=is_markdown(language, path),
             plain=plain,
@@ -255,7 +260,13 @@ class Editor:
         reference = question.original if request.reference is None else request.reference
         parts: list[str] = []
         last: Chunk | None = None
-        chunks = self.engine.stream(question.messages, reference, request.settings, plain=request.plain)
+        chunks = self.engine.stream(
+            question.messages,
+            reference,
+            request.settings,
+            plain=request.plain,
+            namespace=request.namespace,
+        )
         with closing(chunks):
             for last in chunks:
                 parts.append(last.text)

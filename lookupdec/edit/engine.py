@@ -8,12 +8,13 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
-from lookupdec.decode import PlainDrafter
+from lookupdec.decode import Drafter, PlainDrafter
 from lookupdec.edit.prompts import Messages
 from lookupdec.errors import ModelError
 from lookupdec.stats import Stats, Step
 
 if TYPE_CHECKING:
+    from lookupdec.cache import RollingCache
     from lookupdec.hf.models import LanguageModel
 
 
@@ -76,17 +77,28 @@ class Engine(Protocol):
         ...
 
     def stream(
-        self, messages: Messages, reference: str, settings: Mapping[str, Any], *, plain: bool = False
+        self,
+        messages: Messages,
+        reference: str,
+        settings: Mapping[str, Any],
+        *,
+        plain: bool = False,
+        namespace: str | None = None,
     ) -> Generator[Chunk, None, None]:
-        """Answer, a chunk per pass; ``reference`` is expected to come back, ``plain`` drafts nothing."""
+        """Answer, a chunk per pass.
+
+        ``reference`` is expected to come back, and so are earlier answers in the same ``namespace``, None for
+        none of them; ``plain`` drafts nothing.
+        """
         ...
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class ModelEngine:
-    """A transformers model as an engine."""
+    """A transformers model as an engine. Earlier answers are kept for requests that name a namespace."""
 
     model: LanguageModel
+    _past: RollingCache | None = None
 
     @classmethod
     def load(
@@ -140,7 +152,13 @@ class ModelEngine:
         Settings(**settings)
 
     def stream(
-        self, messages: Messages, reference: str, settings: Mapping[str, Any], *, plain: bool = False
+        self,
+        messages: Messages,
+        reference: str,
+        settings: Mapping[str, Any],
+        *,
+        plain: bool = False,
+        namespace: str | None = None,
     ) -> Generator[Chunk, None, None]:
         """Answer, one chunk per forward pass."""
         from lookupdec.hf.generate import stream
@@ -154,9 +172,21 @@ class ModelEngine:
             self.model,
             prompt,
             chosen,
-            drafter=PlainDrafter() if plain else None,
+            drafter=PlainDrafter() if plain else self._drafter(namespace),
             reference=None if plain else reference,
+            namespace=namespace,
         )
+
+    def _drafter(self, namespace: str | None) -> Drafter | None:
+        """Return a drafter that knows the earlier answers, None where they are not asked for."""
+        if namespace is None:
+            return None
+        from lookupdec.cache import RollingCache
+        from lookupdec.draft import CopyDrafter
+
+        if self._past is None:
+            self._past = RollingCache()
+        return CopyDrafter(cache=self._past)
 
     def _prompt(self, messages: Messages) -> tuple[Messages | str, str]:
         """Return the prompt, and the string that ends the answer where no end-of-text token will."""

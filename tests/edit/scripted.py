@@ -40,6 +40,7 @@ class ScriptedEngine:
     references: list[str] = field(default_factory=list)
     settings: list[dict[str, Any]] = field(default_factory=list)
     plain: list[bool] = field(default_factory=list)
+    namespaces: list[str | None] = field(default_factory=list)
     closed: int = 0
     _words: list[str] = field(default_factory=list)
 
@@ -59,12 +60,19 @@ class ScriptedEngine:
             raise InputError("temperature must be at least 0")
 
     def stream(
-        self, messages: Messages, reference: str, settings: Mapping[str, Any], *, plain: bool = False
+        self,
+        messages: Messages,
+        reference: str,
+        settings: Mapping[str, Any],
+        *,
+        plain: bool = False,
+        namespace: str | None = None,
     ) -> Generator[ScriptedChunk, None, None]:
         self.prompts.append(messages[-1]["content"])
         self.references.append(reference)
         self.settings.append(dict(settings))
         self.plain.append(plain)
+        self.namespaces.append(namespace)
         answer = self.answer if isinstance(self.answer, str) else self.answer(reference)
         try:
             yield from self._chunks(answer, self.count(messages), 0 if plain else self.accepted)
