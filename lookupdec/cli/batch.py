@@ -1,0 +1,102 @@
+"""``lookupdec batch``: edit many texts, one JSON object a line."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemainingColumn
+from rich.progress import Progress as Bar
+
+from lookupdec.cli.common import (
+    INCOMPLETE,
+    Device,
+    Dtype,
+    MaxNewTokens,
+    ModelName,
+    Seed,
+    Temperature,
+    TemplateFolder,
+    error_console,
+    generation_settings,
+    one_line_errors,
+)
+from lookupdec.cli.edit import load_editor
+from lookupdec.edit.textio import read_bytes
+
+if TYPE_CHECKING:
+    from lookupdec.edit.pipeline import Progress
+
+
+def batch_command(  # noqa: PLR0913
+    items: Annotated[Path, typer.Argument(help="Items: text and instruction.", metavar="IN.jsonl")],
+    output: Annotated[Path, typer.Argument(help="Results, appended one by one.", metavar="OUT.jsonl")],
+    instruction: Annotated[
+        str | None, typer.Option("--instruction", "-i", help="For the items that have none.")
+    ] = None,
+    model: ModelName = None,
+    dtype: Dtype = "auto",
+    device: Device = "auto",
+    temperature: Temperature = 0.0,
+    seed: Seed = 0,
+    max_new_tokens: MaxNewTokens = None,
+    templates: TemplateFolder = None,
+) -> None:
+    """Edit every item of IN.jsonl. Run again after a stop: it goes on where it was.
+
+    Exits with 3 where an item failed or its answer is not complete; its line in OUT.jsonl says why.
+    """
+    console = error_console()
+    with one_line_errors(stopped="stopped: what is finished is kept, run it again to go on"):
+        # Read once here for the count, and for a clear word on a file that cannot be read.
+        count = sum(bool(line.strip()) for line in read_bytes(items).split(b"\n"))
+        editor = load_editor(console, model, dtype, device, templates)
+        from lookupdec.edit.pipeline import edit_many
+
+        with _progress_bar(console, count) as show:
+            progress = edit_many(
+                editor,
+                items,
+                output,
+                instruction=instruction,
+                on_item=show,
+                **generation_settings(temperature, seed, max_new_tokens),
+            )
+    console.print(_summary(progress))
+    if progress.failed or progress.incomplete:
+        raise typer.Exit(INCOMPLETE)
+
+
+@contextmanager
+def _progress_bar(console: Console, count: int) -> Iterator[Callable[[Progress], None] | None]:
+    if not console.is_terminal:
+        yield None
+        return
+    figures = TextColumn("{task.fields[figures]}")
+    with Bar(BarColumn(), MofNCompleteColumn(), figures, TimeRemainingColumn(), console=console) as bar:
+        task = bar.add_task("items", total=count, figures="")
+        yield lambda progress: bar.update(task, completed=progress.done, figures=_figures(progress))
+
+
+def _figures(progress: Progress) -> str:
+    stats = progress.stats
+    if not stats.tokens:
+        return ""
+    speed = stats.tokens_per_second
+    return f"{stats.tokens:,} tokens · {speed:.0f} tok/s · {stats.tokens / stats.passes:.1f} tokens per pass"
+
+
+def _summary(progress: Progress) -> str:
+    parts = [f"{progress.done} items"]
+    for count, what in [
+        (progress.resumed, "done before"),
+        (progress.failed, "failed"),
+        (progress.incomplete, "not complete"),
+    ]:
+        parts += [f"{count} {what}"] if count else []
+    figures = _figures(progress)
+    return ", ".join(parts) + (f": {figures}" if figures else "")

@@ -1,0 +1,198 @@
+import json
+import random
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from lookupdec.edit import Editor
+from lookupdec.edit.pipeline import edit_many
+from lookupdec.errors import FileError, InputError
+from tests.edit.scripted import ScriptedEngine
+
+ITEMS = [{"id": f"item {number}", "text": f"text {number}\r\n", "instruction": "x"} for number in range(12)]
+
+
+def upper() -> ScriptedEngine:
+    return ScriptedEngine(str.upper)
+
+
+def records(path: Path) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in path.read_text().split("\n")[:-1]]
+
+
+def test_every_item_gives_one_record_in_order(tmp_path):
+    out = tmp_path / "out.jsonl"
+    progress = edit_many(Editor(upper()), ITEMS, out)
+    assert (progress.done, progress.failed, progress.incomplete, progress.resumed) == (12, 0, 0, 0)
+    found = records(out)
+    assert [record["id"] for record in found] == [item["id"] for item in ITEMS]
+    assert [record["text"] for record in found] == [item["text"].upper() for item in ITEMS]
+    assert progress.stats.tokens == sum(record["tokens"] for record in found)
+
+
+def test_a_bad_item_is_reported_and_skipped(tmp_path):
+    source, out = tmp_path / "in.jsonl", tmp_path / "out.jsonl"
+    lines = [
+        '{"text": "a", "instruction": "x"}',
+        "no json",
+        "[1]",
+        '{"instruction": "x"}',
+        '{"text": "a"}',
+        '{"text": "a", "instruction": " "}',
+        '{"text": "a", "instruction": "x", "lines": "1:2"}',
+        '{"text": "a", "instruction": "x", "lines": [1, 2]}',
+        '{"text": "a", "instruction": "x", "context": "b"}',
+        '{"text": "\\ud800", "instruction": "x", "id": "\\ud801"}',
+        '{"input": "b", "instruction": "x", "lines": [1, 1]}',
+    ]
+    source.write_text("\n".join(lines) + "\n\n")
+    progress = edit_many(Editor(upper()), source, out)
+    found = records(out)
+    assert [number for number, record in enumerate(found) if "error" not in record] == [0, 10]
+    assert [record["index"] for record in found] == list(range(11))
+    assert "line 2 is no JSON" in found[1]["error"]
+    assert (progress.done, progress.failed) == (11, 9)
+    assert found[9]["id"] == "\ud801"
+
+
+def test_a_common_instruction_fills_in(tmp_path):
+    engine = upper()
+    edit_many(
+        Editor(engine),
+        [{"text": "a"}, {"text": "b", "instruction": "own"}],
+        tmp_path / "o",
+        instruction="all",
+    )
+    assert engine.prompts[0].endswith("all")
+    assert engine.prompts[1].endswith("own")
+    assert engine.namespaces == ["edit_many"] * 2
+
+
+def test_an_incomplete_item_keeps_its_text_and_is_counted(tmp_path):
+    out = tmp_path / "out.jsonl"
+    engine = ScriptedEngine("a", finish_reason="length")
+    progress = edit_many(Editor(engine), ITEMS[:2], out)
+    assert progress.incomplete == 2
+    assert records(out)[0]["text"] == ITEMS[0]["text"]
+
+
+def test_a_second_run_does_nothing_again(tmp_path):
+    out = tmp_path / "out.jsonl"
+    edit_many(Editor(upper()), ITEMS, out)
+    before = out.read_bytes()
+    engine = upper()
+    progress = edit_many(Editor(engine), ITEMS, out)
+    assert (progress.resumed, engine.prompts, out.read_bytes()) == (12, [], before)
+
+
+@pytest.mark.parametrize("cut", [0, 1, 150, 400, 1234])
+def test_a_run_goes_on_behind_the_last_whole_line(tmp_path, cut):
+    out, whole = tmp_path / "out.jsonl", tmp_path / "whole.jsonl"
+    edit_many(Editor(upper()), ITEMS, whole)
+    out.write_bytes(whole.read_bytes()[:cut])
+    engine = upper()
+    progress = edit_many(Editor(engine), ITEMS, out)
+    assert without_times(out) == without_times(whole)
+    assert progress.resumed + len(engine.prompts) == len(ITEMS)
+
+
+def without_times(path: Path) -> list[dict[str, Any]]:
+    return [{key: value for key, value in record.items() if key != "seconds"} for record in records(path)]
+
+
+def test_results_of_other_items_or_settings_are_not_mixed(tmp_path):
+    out = tmp_path / "out.jsonl"
+    edit_many(Editor(upper()), ITEMS, out)
+    before = out.read_bytes()
+    others: list[tuple[list[dict[str, str]], dict[str, Any]]]
+    others = [(ITEMS[1:], {}), (ITEMS, {"seed": 1}), (ITEMS[:3], {})]
+    for items, settings in others:
+        with pytest.raises(FileError, match="name a new file"):
+            edit_many(Editor(upper()), items, out, **settings)
+    assert out.read_bytes() == before
+
+
+def test_a_file_that_holds_something_else_is_refused(tmp_path):
+    out = tmp_path / "out.jsonl"
+    out.write_text("my diary\n")
+    with pytest.raises(FileError, match="line 1 of .* is no result"):
+        edit_many(Editor(upper()), ITEMS, out)
+    assert out.read_text() == "my diary\n"
+
+
+def test_two_runs_cannot_write_one_file(tmp_path):
+    out = tmp_path / "out.jsonl"
+
+    def second_run(_progress):
+        with pytest.raises(FileError, match="being written by another run"):
+            edit_many(Editor(upper()), ITEMS, out)
+
+    edit_many(Editor(upper()), ITEMS[:1], out, on_item=second_run)
+
+
+def test_an_output_that_cannot_be_opened_is_refused(tmp_path):
+    with pytest.raises(FileError, match="cannot be written"):
+        edit_many(Editor(upper()), ITEMS, tmp_path / "none" / "out.jsonl")
+
+
+def test_an_unknown_setting_is_no_bad_item(tmp_path):
+    with pytest.raises(TypeError, match="tempreature"):
+        edit_many(Editor(upper()), ITEMS, tmp_path / "out.jsonl", tempreature=1)
+    assert issubclass(FileError, InputError)
+
+
+WORKER = """
+import sys, time
+from pathlib import Path
+from typing import Any
+from lookupdec.edit import Editor
+from lookupdec.edit.pipeline import edit_many
+from tests.edit.scripted import ScriptedEngine
+
+def slowly(text):
+    time.sleep(0.01)
+    return text.upper() * 20
+
+print("ready", flush=True)
+edit_many(Editor(ScriptedEngine(slowly)), Path(sys.argv[1]), Path(sys.argv[2]))
+"""
+
+
+@pytest.mark.skipif(not hasattr(signal, "SIGKILL"), reason="needs kill -9")
+def test_killed_at_random_points_a_run_ends_as_if_it_had_not_been(tmp_path):
+    source = tmp_path / "in.jsonl"
+    items = [
+        {"id": number, "text": f"a text with the number {number}\n", "instruction": "x"}
+        for number in range(60)
+    ]
+    source.write_text("".join(json.dumps(item) + "\n" for item in items))
+    whole, out = tmp_path / "whole.jsonl", tmp_path / "out.jsonl"
+    subprocess.run([sys.executable, "-c", WORKER, source, whole], check=True, stdout=subprocess.DEVNULL)
+    random_delay = random.Random(0)
+    kills = 0
+    while True:
+        worker = subprocess.Popen([sys.executable, "-c", WORKER, source, out], stdout=subprocess.PIPE)
+        assert worker.stdout is not None
+        with worker.stdout:
+            worker.stdout.readline()
+            time.sleep(random_delay.uniform(0.0, 0.4))
+            worker.kill()
+        if worker.wait() == 0:
+            break
+        kills += 1
+        seen = [record["id"] for record in map(json.loads, whole_lines(out))]
+        assert seen == list(range(len(seen)))
+        if kills == 8:
+            subprocess.run([sys.executable, "-c", WORKER, source, out], check=True, stdout=subprocess.DEVNULL)
+            break
+    assert kills >= 2
+    assert without_times(out) == without_times(whole)
+
+
+def whole_lines(path: Path) -> list[bytes]:
+    return path.read_bytes().split(b"\n")[:-1] if path.exists() else []
