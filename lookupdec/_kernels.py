@@ -272,11 +272,8 @@ def extend_document(
 @njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
 def rehash(states: Int32Array, edges: Int32Array, larger: Int32Array) -> None:
     """Move all edges into the empty table ``larger``, rebuilding each state's list."""
-    for old in range(0, edges.size, EDGE_FIELDS):
-        state = edges[old + EDGE_STATE]
-        if state == NONE:
-            continue
-        states[state * STATE_FIELDS + MORE] = NONE
+    for more in range(MORE, states.size, STATE_FIELDS):  # all: in order is faster than only those with edges
+        states[more] = NONE
     for old in range(0, edges.size, EDGE_FIELDS):
         state = edges[old + EDGE_STATE]
         if state == NONE:

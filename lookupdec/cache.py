@@ -30,7 +30,8 @@ SEPARATOR = 2**31 - 1
 """Ends every document in ``Arrays.text``: a copy stops here."""
 CAPACITY_BYTES = 64 << 20
 
-GROWTH = 10  # an array that is full grows by one part in GROWTH: 1M tokens then stay under 64 MB
+GROWTH = 10  # by one part in ten; with that, 1M tokens stay under 64 MB
+EDGE_GROWTH = 5
 SPARE = 8  # states and slots, for tiny corpora
 STATES_PER_TOKEN = 1.5  # measured on code, used while a corpus has less than
 EDGES_PER_TOKEN = 0.6  # ENOUGH_TOKENS of its own
@@ -275,23 +276,26 @@ def _empty(tokens: int, like: Arrays | None = None) -> Arrays:
 def _enlarged(arrays: Arrays, tokens: int, *, twice: bool) -> Arrays:
     """Return a copy with room for ``tokens`` more, or for the usual growth where that is more.
 
-    All arrays are sized anew at once, since they tend to fill up together. ``twice``: one token needs more
-    edges than usual growth gives ("aaaab").
+    ``twice``: one token needs more edges than usual growth gives ("aaaab").
     """
     old_states, old_edges, meta, text = arrays
     used = int(meta[kernels.N_TOKENS])
     n_states = int(meta[kernels.N_STATES])
     room = max(tokens, used // GROWTH)
     states_per_token, edges_per_token = _per_token(arrays)
-    slots = _slots(int(meta[kernels.N_EDGES] + room * edges_per_token))
-    if used < text.size and n_states <= old_states.size // kernels.STATE_FIELDS - 2:  # it was the edges
-        old_slots = old_edges.size // kernels.EDGE_FIELDS
-        slots = max(slots, 2 * old_slots if twice else old_slots + old_slots // GROWTH + SPARE)
-
     capacity = n_states + int(room * states_per_token) + SPARE
     states = _resized(old_states, capacity * kernels.STATE_FIELDS, kernels.NONE)
-    edges = np.full(slots * kernels.EDGE_FIELDS, kernels.NONE, np.int32)
-    kernels.rehash(states, old_edges, edges)
+
+    # Moving edges costs more than copying the rest: they grow on their own, less often and by more.
+    needed = int(meta[kernels.N_EDGES] + tokens * edges_per_token)
+    it_was_the_edges = used < text.size and n_states <= old_states.size // kernels.STATE_FIELDS - 2
+    slots = old_edges.size // kernels.EDGE_FIELDS
+    if it_was_the_edges or _slots(needed) > slots:
+        slots = max(_slots(needed), slots * 2 if twice else slots + slots // EDGE_GROWTH) + SPARE
+        edges = np.full(slots * kernels.EDGE_FIELDS, kernels.NONE, np.int32)
+        kernels.rehash(states, old_edges, edges)
+    else:
+        edges = old_edges.copy()
     return Arrays(states, edges, meta.copy(), _resized(text, used + room, SEPARATOR))
 
 
