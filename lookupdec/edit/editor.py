@@ -12,9 +12,10 @@ from typing import Any
 from lookupdec.edit.answers import Answer, read_answer, read_summary
 from lookupdec.edit.diff import PositionEncoding, text_edits, unified_diff
 from lookupdec.edit.engine import Chunk, Engine, ModelEngine
+from lookupdec.edit.indent import reindented, retabbed
 from lookupdec.edit.plan import Planner, Question
 from lookupdec.edit.prompts import EditPrompt, Task, Templates, check_instruction, is_markdown
-from lookupdec.edit.region import Region, reindented, without_echo
+from lookupdec.edit.region import Region, without_echo
 from lookupdec.edit.results import EditResult, Summary, total, usage_of
 from lookupdec.edit.textio import Document
 from lookupdec.errors import InputError
@@ -296,9 +297,11 @@ def _region(
 
 def _fitted(reply: _Reply) -> str:
     """Return what takes a piece's place, with its line endings and, inside a text, its indentation."""
-    region, new = reply.question.region, reply.answer.text
+    region, old = reply.question.region, reply.question.original
+    new = retabbed(reply.answer.text, old)
     if not region.is_whole:
-        new = reindented(without_echo(new, region), region.document.shown)
+        # The indentation first: a dedented last line can look like the line after the piece.
+        new = without_echo(reindented(new, old), region)
     return region.replacement(new)
 
 

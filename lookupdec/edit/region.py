@@ -107,27 +107,6 @@ def without_echo(new: str, region: Region) -> str:
     return "".join(lines[head : len(lines) - tail])
 
 
-def reindented(new: str, old: str) -> str:
-    """Give an answer the leading indentation of the piece back, where the model dropped it.
-
-    Either the first line lost its own, or every line lost what all lines of the piece share. An answer that
-    is the piece itself, moved as a whole, is what was asked for and stays.
-    """
-    indent = _common_indent(old)
-    if not indent:
-        return new
-    new_lines, old_lines = _shown_lines(new), _shown_lines(old)
-    shifted = [indent + line if line.strip() else line for line in new_lines]
-    known = set(old_lines)
-    if shifted != old_lines and _count_in(known, shifted) > _count_in(known, new_lines):
-        return "".join(shifted)
-    if new_lines and old_lines and new_lines[0] == old_lines[0].lstrip(" \t") != old_lines[0]:
-        rest = new_lines[1:]
-        if not rest or _common_indent("".join(rest)):
-            return old_lines[0] + "".join(rest)
-    return new
-
-
 def _echo(lines: Sequence[str], neighbours: Sequence[str], old_lines: Sequence[str]) -> int:
     """Return how many of the first ``lines`` repeat the last ``neighbours``."""
     for count in range(min(len(lines) - 1, len(neighbours)), 0, -1):
@@ -136,21 +115,6 @@ def _echo(lines: Sequence[str], neighbours: Sequence[str], old_lines: Sequence[s
         if says_something and echoed == list(neighbours[-count:]) and echoed[:1] != list(old_lines[:1]):
             return count
     return 0
-
-
-def _common_indent(text: str) -> str:
-    indents = [line[: len(line) - len(line.lstrip(" \t"))] for line in text.split("\n") if line.strip()]
-    if not indents:
-        return ""
-    shortest, longest = min(indents), max(indents)
-    for index, char in enumerate(shortest):
-        if char != longest[index : index + 1]:
-            return shortest[:index]
-    return shortest
-
-
-def _count_in(known: set[str], lines: Sequence[str]) -> int:
-    return sum(line in known for line in lines if line.strip())
 
 
 def _shown_lines(shown: str) -> list[str]:

@@ -1,0 +1,61 @@
+from pathlib import Path
+
+import pytest
+
+from lookupdec.edit.prompts import EditPrompt, Templates, is_markdown
+from lookupdec.errors import FileError
+
+
+def test_the_built_in_templates_come_with_the_package():
+    templates = Templates.load()
+    assert templates.system
+    for task in ("whole", "part", "rewrite", "summarize"):
+        messages = templates.messages(task, EditPrompt("do it", text="a $text ${part}\n", part="b"))
+        assert [message["role"] for message in messages] == ["system", "user"]
+        assert "```\na $text ${part}\n```\n" in messages[1]["content"]
+        assert "do it" in messages[1]["content"]
+
+
+def test_templates_of_a_folder_replace_the_built_in_ones(tmp_path):
+    (tmp_path / "system.txt").write_text("")
+    (tmp_path / "whole.txt").write_text("$instruction costs $$1: $text\n")
+    templates = Templates.load(tmp_path)
+    assert templates.messages("whole", EditPrompt("x", text="y\n")) == [
+        {"role": "user", "content": "x costs $1: y\n"}
+    ]
+    assert templates.tasks["part"] == Templates.load().tasks["part"]
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (b"$text", "lacks .instruction"),
+        (b"$text $instruction $colour", "asks for .colour"),
+        (b"$text $instruction $5", "stray"),
+        (b"\xff", "cannot be read as UTF-8"),
+    ],
+)
+def test_a_template_that_cannot_work_is_refused(tmp_path, content, message):
+    (tmp_path / "whole.txt").write_bytes(content)
+    with pytest.raises(FileError, match=message):
+        Templates.load(tmp_path)
+
+
+def test_other_texts_stand_before_the_text():
+    prompt = EditPrompt("x", text="the text", context=["first", "second\n"], language="go")
+    content = Templates.load().messages("whole", prompt)[-1]["content"]
+    assert content.startswith("```\nfirst\n```\n\n```\nsecond\n```\n\n```go\nthe text\n```\n")
+
+
+@pytest.mark.parametrize(
+    ("language", "path", "expected"),
+    [
+        (None, "a.md", True),
+        (None, Path("A.MDX"), True),
+        ("markdown", "a.txt", True),
+        (None, "a.py", False),
+        (None, None, False),
+    ],
+)
+def test_markdown_is_known_by_language_or_name(language, path, expected):
+    assert is_markdown(language, path) is expected
