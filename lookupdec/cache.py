@@ -18,12 +18,15 @@ from __future__ import annotations
 import hashlib
 import threading
 from itertools import count
+from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
 
 from lookupdec import _kernels as kernels
+from lookupdec.cachefile import pack, unpack
 from lookupdec.errors import DrafterError, InputError
+from lookupdec.files import read_bytes, write_atomically
 from lookupdec.ids import Ids, Int32Array, as_ids
 
 SEPARATOR = 2**31 - 1
@@ -153,6 +156,34 @@ class RollingCache:
                 for key in self._keys(namespace):
                     self._forget(key)
                 self._rebuild(namespace)
+
+    def save(self, path: str | Path, *, fingerprint: str = "") -> None:
+        """Write all documents to a file, whole or not at all.
+
+        ``fingerprint`` names the tokenizer, whose ids mean nothing to another. Raises ``FileError``.
+        """
+        with self._lock:
+            documents = [
+                (namespace, self._corpora[namespace].arrays.text[place].copy())
+                for (namespace, _), place in self._documents.items()
+            ]
+        write_atomically(Path(path), pack(documents, fingerprint))
+
+    @classmethod
+    def load(
+        cls, path: str | Path, *, fingerprint: str = "", capacity_bytes: int = CAPACITY_BYTES
+    ) -> RollingCache:
+        """Return a new cache with the documents of a saved one, as far as they fit, the oldest left out first.
+
+        Raises
+        ------
+        FileError
+            The file cannot be read, is damaged, or is of another version or tokenizer. It is left as it is.
+        """
+        cache = cls(capacity_bytes)
+        for namespace, ids in unpack(read_bytes(Path(path)), Path(path), fingerprint):
+            cache.add(ids, namespace=namespace)
+        return cache
 
     def _append(self, key: Key, document: Int32Array) -> None:
         if document.size == 0:
