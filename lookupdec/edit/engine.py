@@ -15,7 +15,7 @@ from lookupdec.stats import Stats, Step
 
 if TYPE_CHECKING:
     from lookupdec.cache import RollingCache
-    from lookupdec.hf.models import LanguageModel
+    from lookupdec.hf import LanguageModel
 
 
 class Chunk(Protocol):
@@ -106,7 +106,7 @@ class ModelEngine:
     ) -> ModelEngine:
         """Load a model; see ``lookupdec.hf.load``. Raises ``ModelError``."""
         try:
-            from lookupdec.hf.models import load
+            from lookupdec.hf import load
         except ModuleNotFoundError as error:
             if error.name not in ("torch", "transformers"):
                 raise
@@ -147,7 +147,7 @@ class ModelEngine:
 
     def check(self, settings: Mapping[str, Any]) -> None:
         """Raise ``TypeError`` for unknown settings and ``InputError`` for impossible values."""
-        from lookupdec.hf.settings import Settings
+        from lookupdec.hf import Settings
 
         Settings(**settings)
 
@@ -161,8 +161,7 @@ class ModelEngine:
         namespace: str | None = None,
     ) -> Generator[Chunk, None, None]:
         """Answer, one chunk per forward pass."""
-        from lookupdec.hf.generate import stream
-        from lookupdec.hf.settings import Settings
+        from lookupdec.hf import Settings, stream
 
         prompt, stop = self._prompt(messages)
         chosen = Settings(**settings)

@@ -1,5 +1,7 @@
 """Failures that users of other editing tools reported: each kind once, from the file to its new bytes."""
 
+from typing import Any
+
 import pytest
 
 from lookupdec.edit import Editor
@@ -7,7 +9,7 @@ from lookupdec.edit.textio import Document
 from tests.edit.scripted import ScriptedEngine
 
 
-def edited(data: bytes, answer: str, instruction: str = "x", **options: object) -> bytes:
+def edited(data: bytes, answer: str, instruction: str = "x", **options: Any) -> bytes:
     """The new bytes of a file for an answer of the model; the file's own where that is not complete."""
     document = Document.from_bytes(data)
     result = Editor(ScriptedEngine(answer)).edit(document.text, instruction, **options)

@@ -1,0 +1,87 @@
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from lookupdec.decode import PlainDrafter
+from lookupdec.edit.engine import ModelEngine
+from lookupdec.errors import InputError, ModelError
+
+MESSAGES = [
+    {"role": "system", "content": "You edit."},
+    {"role": "user", "content": "````\na\n```\n````\n\nChange it."},
+]
+
+
+class FakeModel:
+    """What an engine needs of a ``LanguageModel``."""
+
+    name = "fake"
+    dtype = "torch.bfloat16"
+    context_length = 99
+
+    def __init__(self, chat_template: str | None) -> None:
+        self.tokenizer = SimpleNamespace(chat_template=chat_template, decode=lambda ids, **_: f"<{ids}>")
+
+    def encode_prompt(self, prompt: object) -> list[int]:
+        return [0] * len(str(prompt))
+
+    def encode_text(self, text: str) -> list[int]:
+        return [0] * len(text)
+
+
+@pytest.fixture
+def calls(monkeypatch):
+    calls: list[tuple[tuple[Any, ...], dict[str, Any]]] = []
+    monkeypatch.setattr(
+        "lookupdec.hf.stream", lambda *args, **options: calls.append((args, options)) or iter(())
+    )
+    return calls
+
+
+def engine(chat_template: str | None) -> ModelEngine:
+    return ModelEngine(FakeModel(chat_template))  # type: ignore[arg-type]
+
+
+def test_messages_go_through_the_models_chat_template(calls):
+    engine("{{ messages }}").stream(MESSAGES, "a", {"seed": 3})
+    ((_model, prompt, settings), options) = calls[0]
+    assert (prompt, settings.seed, settings.stop_strings) == (MESSAGES, 3, ())
+    assert options == {"drafter": None, "reference": "a", "namespace": None}
+
+
+def test_a_model_without_one_continues_an_open_code_block(calls):
+    engine(None).stream(MESSAGES, "a", {"stop": ["END"]})
+    ((_model, prompt, settings), _options) = calls[0]
+    assert prompt == "You edit.\n\n````\na\n```\n````\n\nChange it.\n\nThe result:\n\n````\n"
+    assert settings.stop_strings == ("END", "\n````")
+
+
+def test_plain_decoding_drafts_nothing(calls):
+    engine("x").stream(MESSAGES, "a", {}, plain=True)
+    options = calls[0][1]
+    assert isinstance(options["drafter"], PlainDrafter)
+    assert options["reference"] is None
+
+
+def test_settings_are_checked_by_name():
+    with pytest.raises(TypeError):
+        engine("x").check({"tempreature": 1})
+    with pytest.raises(InputError):
+        engine("x").check({"temperature": -1})
+
+
+def test_what_the_model_is_can_be_asked():
+    fake = engine("x")
+    assert (fake.name, fake.dtype, fake.context_length) == ("fake", "bfloat16", 99)
+    assert (fake.count_text("abc"), fake.count(MESSAGES) > 10, fake.decode((1, 2))) == (3, True, "<[1, 2]>")
+
+
+@pytest.mark.parametrize("missing", ["torch", "transformers"])
+def test_a_missing_package_is_named_with_the_remedy(monkeypatch, missing):
+    def fail(name: str, *_args: object) -> None:
+        raise ModuleNotFoundError(name=missing)
+
+    monkeypatch.setattr("builtins.__import__", fail)
+    with pytest.raises(ModelError, match=rf"models need {missing}: pip install"):
+        ModelEngine.load()

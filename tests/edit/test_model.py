@@ -1,0 +1,88 @@
+"""Edits by the default model: what it writes is its own affair, what is done with it is not."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from lookupdec.edit import Editor, apply_edits
+from lookupdec.errors import ContextFullError
+
+pytestmark = pytest.mark.model
+
+ROOT = Path(__file__).parents[2]
+ITEMS = [
+    json.loads(line) for line in (ROOT / "datasets" / "edits.jsonl").read_text(encoding="utf-8").splitlines()
+]
+
+
+@pytest.fixture(scope="module")
+def editor():
+    return Editor.load()
+
+
+def item(task: str) -> dict[str, str]:
+    return min((item for item in ITEMS if item["task"] == task), key=lambda item: len(item["input"]))
+
+
+@pytest.mark.parametrize("task", ["code_edit", "config_edit", "doc_rewrite"])
+def test_an_edit_by_lookup_is_that_of_plain_decoding(editor, task):
+    example = item(task)
+    results = [
+        editor.edit(
+            example["input"], example["instruction"], max_new_tokens=60, plain=plain, allow_incomplete=True
+        )
+        for plain in (False, True)
+    ]
+    lookup, plain = results
+    assert (lookup.answer, lookup.text, lookup.edits) == (plain.answer, plain.text, plain.edits)
+    assert lookup.stats.tokens == plain.stats.tokens
+    assert lookup.stats.passes <= plain.stats.passes
+    assert apply_edits(example["input"], lookup.edits) == lookup.text
+
+
+def test_a_summary_by_lookup_is_that_of_plain_decoding(editor):
+    text = item("summarize")["input"]
+    lookup = editor.summarize(text, style="sentence", max_new_tokens=40)
+    plain = editor.summarize(text, style="sentence", max_new_tokens=40, plain=True)
+    assert lookup.text == plain.text != ""
+
+
+def test_a_file_longer_than_the_context_is_refused_with_the_numbers(editor):
+    text = "All work and no play makes a dull text.\n" * 600
+    with pytest.raises(
+        ContextFullError, match=r"answer needs about \d+ more, but SmolLM2-135M-Instruct holds 8192"
+    ):
+        editor.edit(text, "x", split=False)
+
+
+def test_ctrl_c_while_the_answer_streams_leaves_the_file_untouched(tmp_path):
+    pty = pytest.importorskip("pty")
+    file = tmp_path / "file.txt"
+    data = item("code_edit")["input"].replace("\n", "\r\n").encode()
+    file.write_bytes(data)
+    terminal, stderr = pty.openpty()
+    command = [sys.executable, "-m", "lookupdec.cli", "edit", str(file), "-i", "Add comments.", "--in-place"]
+    process = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=stderr)
+    os.close(stderr)
+    seen = b""
+    while b"tokens per pass" not in seen:
+        seen += os.read(terminal, 4096)
+    process.send_signal(signal.SIGINT)
+    while True:
+        try:
+            seen += os.read(terminal, 4096)
+        except OSError:  # the other end is closed
+            break
+    os.close(terminal)
+    stdout, _ = process.communicate(timeout=60)
+    assert process.returncode == 130
+    assert b"stopped: nothing was written" in seen
+    assert b"Traceback" not in seen
+    assert stdout == b""
+    assert file.read_bytes() == data
+    assert list(tmp_path.iterdir()) == [file]
