@@ -104,6 +104,7 @@ class RollingCache:
         self._corpora: dict[str | None, Corpus] = {}
         self._documents: dict[Key, slice] = {}  # oldest first; where each stands in its corpus's text
         self._tokens = 0
+        self._array_bytes = 0
         self._lock = threading.Lock()
 
     def __len__(self) -> int:
@@ -113,8 +114,7 @@ class RollingCache:
     @property
     def nbytes(self) -> int:
         """Bytes held, room to grow included."""
-        corpora = tuple(self._corpora.values())
-        return sum(corpus.arrays.nbytes for corpus in corpora) + len(self._documents) * DOCUMENT_BYTES
+        return self._array_bytes + len(self._documents) * DOCUMENT_BYTES
 
     def namespaces(self) -> tuple[str | None, ...]:
         """Return the namespaces that hold text; None is the one used where none is named."""
@@ -173,7 +173,7 @@ class RollingCache:
     def load(
         cls, path: str | Path, *, fingerprint: str = "", capacity_bytes: int = CAPACITY_BYTES
     ) -> RollingCache:
-        """Return a new cache with the documents of a saved one, as far as they fit, the oldest left out first.
+        """Return a new cache with the documents of a saved one, the newest as far as they fit.
 
         Raises
         ------
@@ -191,10 +191,7 @@ class RollingCache:
         corpus = self._corpora.get(key[0])
         arrays = corpus.arrays if corpus else _empty(document.size + 1)
         arrays, start = _with_document(arrays, document)
-        if corpus:
-            corpus.arrays = arrays
-        else:
-            self._corpora[key[0]] = Corpus(arrays)
+        self._publish(key[0], arrays)
         self._documents[key] = slice(start, start + document.size)
         self._tokens += document.size
 
@@ -247,20 +244,30 @@ class RollingCache:
         if corpus is None:
             return
         old = corpus.arrays
-        keys = self._keys(namespace)
+        places: dict[Key, slice] = {}
         pieces: list[Int32Array] = []
-        start = 0
-        for key in keys:
+        end = 0
+        for key in self._keys(namespace):
             place = self._documents[key]
             pieces += [old.text[place], _SEPARATORS]
-            self._documents[key] = slice(start, start + _size(place))
-            start += _size(place) + 1
-        arrays = _empty(start + start // GROWTH, old)
-        if keys:
-            arrays = _extended(arrays, np.concatenate(pieces))
-        else:
-            del self._corpora[namespace]
+            places[key] = slice(end, end + _size(place))
+            end += _size(place) + 1
+        arrays = _empty(end + end // GROWTH, old)
+        self._publish(namespace, _extended(arrays, np.concatenate(pieces)) if pieces else arrays)
+        self._documents.update(places)
+
+    def _publish(self, namespace: str | None, arrays: Arrays) -> None:
+        """Let searches find ``arrays``, also those that hold the namespace's corpus already."""
+        corpus = self._corpora.get(namespace)
+        if corpus is None:
+            self._corpora[namespace] = Corpus(arrays)
+            self._array_bytes += arrays.nbytes
+            return
+        self._array_bytes += arrays.nbytes - corpus.arrays.nbytes
         corpus.arrays = arrays
+        if int(arrays.meta[kernels.N_TOKENS]) == 0:
+            self._array_bytes -= arrays.nbytes
+            del self._corpora[namespace]
 
 
 def _size(place: slice) -> int:

@@ -1,8 +1,8 @@
 """The file format of a saved rolling cache. Knows bytes and documents, no index.
 
-A line ``lookupdec cache 1``, the SHA-256 of all that follows, the header's length (8 bytes, little-endian), the
-header (JSON: the tokenizer's fingerprint, and namespace and size of every document, oldest first), and the ids
-of all documents one after the other (int32, little-endian).
+A line ``lookupdec cache 1``, the SHA-256 of all that follows, the header's length (8 bytes, little-endian),
+the header (JSON: the tokenizer's fingerprint, and namespace and size of every document, oldest first), and
+the ids of all documents one after the other (int32, little-endian).
 """
 
 from __future__ import annotations
