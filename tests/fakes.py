@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from lookupdec.decode import Ids
+from lookupdec.ids import Ids
 
 
 class ScriptedTarget:

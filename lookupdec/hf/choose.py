@@ -69,7 +69,7 @@ class Chooser:
 
     @torch.no_grad()
     def _choose(self, row: torch.Tensor) -> int:
-        raw = row.to(dtype=torch.float32, copy=True)
+        raw = row.to(device=self._ids.device, dtype=torch.float32, copy=True)
         if self._record and self._record.keep_logits:
             # A processor may work in place.
             self._record.logits.append(raw.clone())

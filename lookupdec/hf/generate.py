@@ -184,10 +184,10 @@ def custom_generate(
     drafter = drafter if drafter is not None else _copy_drafter()
     for _ in decode(target, drafter, input_ids[0].tolist(), limit=limit, is_last=is_last, stats=stats):
         pass
+    target.finish()
     sequences = chooser.ids.clone().to(input_ids.device)
     if not keeps:
         return sequences
-    target.finish()
     scores = tuple(record.scores) if record.keep_scores else None
     logits = tuple(record.logits) if record.keep_logits else None
     output = GenerateDecoderOnlyOutput(sequences=sequences, scores=scores, logits=logits)  # type: ignore[arg-type]

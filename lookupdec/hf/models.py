@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -11,7 +12,7 @@ from typing import Any, Literal
 import numpy as np
 import numpy.typing as npt
 import torch
-from huggingface_hub import HfApi, try_to_load_from_cache
+from huggingface_hub import HfApi
 from huggingface_hub.errors import GatedRepoError, HFValidationError, RepositoryNotFoundError
 from transformers import (
     AutoConfig,
@@ -34,6 +35,7 @@ Prompt = str | Sequence[Message] | Sequence[int] | npt.NDArray[np.integer]
 
 _DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
 _HUB_SECONDS = 10.0
+_Loaded = tuple[PreTrainedModel, PreTrainedTokenizerBase]
 _log = logging.getLogger(__name__)
 
 
@@ -180,32 +182,36 @@ def _locate(name: str) -> _Source:
     return _Source(name, is_hub_id=True)
 
 
-def _read(
-    source: _Source, name: str, dtype: torch.dtype | Literal["auto"]
-) -> tuple[PreTrainedModel, PreTrainedTokenizerBase]:
-    offline = True
-    if source.is_hub_id and not _is_downloaded(source.place):
-        _check_hub(source.place)
-        offline = False
-    files: dict[str, Any] = {"local_files_only": offline}
+def _read(source: _Source, name: str, dtype: torch.dtype | Literal["auto"]) -> _Loaded:
+    try:
+        if source.is_hub_id:
+            # What was downloaded before needs no network, and no waiting for one.
+            with contextlib.suppress(OSError):
+                return _from_pretrained(source, name, dtype, local_files_only=True)
+            _check_hub(source.place)
+        return _from_pretrained(source, name, dtype, local_files_only=not source.is_hub_id)
+    except ModelError:
+        raise
+    except HFValidationError as error:
+        raise ModelError(f"{name!r} is no hub id, file or folder: {first_line(error)}") from error
+    except MemoryError as error:
+        raise ModelError(f"{name} does not fit into memory: use a smaller model or bfloat16") from error
+    except Exception as error:  # any of the dozens of errors of the file formats involved
+        raise ModelError(f"cannot load {name}: {first_line(error)}") from error
+
+
+def _from_pretrained(
+    source: _Source, name: str, dtype: torch.dtype | Literal["auto"], *, local_files_only: bool
+) -> _Loaded:
+    files: dict[str, Any] = {"local_files_only": local_files_only}
     if source.gguf_file:
         files["gguf_file"] = source.gguf_file
         _log.info("reading %s: dequantising it takes a while", source.gguf_file)
-    try:
+    with quiet_transformers():
         config = AutoConfig.from_pretrained(source.place, **files)
         _check_architecture(config, name)
-        with quiet_transformers():
-            model = AutoModelForCausalLM.from_pretrained(source.place, dtype=dtype, **files)
-        tokenizer = AutoTokenizer.from_pretrained(source.place, **files)
-    except ModelError:
-        raise
-    except MemoryError as error:
-        raise ModelError(
-            f"{name} does not fit into memory: use a smaller model or dtype='bfloat16'"
-        ) from error
-    except Exception as error:  # any of the dozens of errors of the file formats involved
-        raise ModelError(f"cannot load {name}: {first_line(error)}") from error
-    return model, tokenizer
+        model = AutoModelForCausalLM.from_pretrained(source.place, dtype=dtype, **files)
+        return model, AutoTokenizer.from_pretrained(source.place, **files)
 
 
 def _check_architecture(config: PreTrainedConfig, name: str) -> None:
@@ -217,17 +223,12 @@ def _check_architecture(config: PreTrainedConfig, name: str) -> None:
         raise ModelError(f"{name} is no causal language model but {kind}: choose one that continues text")
 
 
-def _is_downloaded(repo_id: str) -> bool:
-    try:
-        return isinstance(try_to_load_from_cache(repo_id, "config.json"), str)
-    except HFValidationError as error:
-        raise ModelError(f"{repo_id!r} is no hub id, file or folder: {first_line(error)}") from error
-
-
 def _check_hub(repo_id: str) -> None:
     # transformers retries for minutes without a network; one short question tells.
     try:
         HfApi().model_info(repo_id, timeout=_HUB_SECONDS)
+    except HFValidationError:
+        raise
     except (RepositoryNotFoundError, GatedRepoError) as error:
         raise ModelError(
             f"there is no model {repo_id!r} on the hub that you may read: check the name, or log in to it"

@@ -14,9 +14,9 @@ from lookupdec.hf.choose import Chooser
 from lookupdec.ids import Ids
 
 _REMEDY = "use a model with plain or sliding-window attention and a dynamic cache, or plain generate"
-_KNOWN_INPUTS = frozenset(
-    {"attention_mask", "position_ids", "cache", "past_key_values", "use_cache", "logits_to_keep"}
-)
+# Newer versions of transformers say `cache`, older ones one of the others.
+_CACHE_NAMES = ("cache", "past_key_values", "cache_params")
+_KNOWN_INPUTS = {*_CACHE_NAMES, "attention_mask", "position_ids", "use_cache", "logits_to_keep"}
 
 
 class ModelTarget:
@@ -36,8 +36,7 @@ class ModelTarget:
         )
         if unknown:
             raise InputError(f"lookup decoding takes text only: leave out {', '.join(unknown)}")
-        # `cache` in newer versions of transformers, `past_key_values` before.
-        self.cache_name = "cache" if "cache" in inputs else "past_key_values"
+        self.cache_name = next((name for name in _CACHE_NAMES if name in inputs), _CACHE_NAMES[0])
         check_cache(inputs.get(self.cache_name), model)
         self.cache: Any = inputs[self.cache_name]
         # Any: the types of transformers say that every attribute of a module may be a tensor.
@@ -45,18 +44,17 @@ class ModelTarget:
         self._chooser = chooser
         self._mask: torch.Tensor | None = inputs.get("attention_mask")
         self._positions: torch.Tensor | None = inputs.get("position_ids")
-        self._next_position = 0
         self._keeps_logits = "logits_to_keep" in inputs
 
     def start(self, prompt: Ids) -> int:
         """Read the prompt in one pass and return the first choice."""
         ids = torch.tensor([[int(token) for token in prompt]], device=self._model.device)
-        self._next_position = ids.shape[1] if self._positions is None else int(self._positions[0, -1]) + 1
         already_read = self.cache.get_seq_length()
         if already_read and (self._positions is None or self._positions.shape[-1] == ids.shape[1]):
             # The caller's cache holds the beginning of these ids.
             ids = ids[:, already_read:]
-        logits = self._forward(ids, self._positions, rows=1, is_first=True)
+        logits = self._forward(ids, rows=1, is_first=True)
+        self._keep_last_position(0)
         return next(self._chooser.choices(logits))
 
     def step(self, ids: Sequence[int]) -> Iterator[int]:
@@ -66,26 +64,28 @@ class ModelTarget:
         self.cache.activate_past_recording()
         rows = len(ids)
         batch = torch.tensor([list(ids)], device=self._model.device)
-        positions = None
         if self._positions is not None:
-            positions = torch.arange(
-                self._next_position, self._next_position + rows, device=self._model.device
-            )
-            positions = positions.unsqueeze(0)
-        self._next_position += rows
+            self._positions = self._positions + torch.arange(1, rows + 1, device=self._positions.device)
         if self._mask is not None:
             self._mask = torch.cat([self._mask, self._mask.new_ones((1, rows))], dim=-1)
-        return self._chooser.choices(self._forward(batch, positions, rows=rows, is_first=False))
+        logits = self._forward(batch, rows=rows, is_first=False)
+        self._keep_last_position(0)
+        return self._chooser.choices(logits)
 
     def rewind(self, count: int) -> None:
         """Take the last ``count`` ids out of the cache."""
         if count:
             self.cache.crop(-count)
-            self._next_position -= count
+            self._keep_last_position(count)
             if self._mask is not None:
                 self._mask = self._mask[:, :-count]
         else:
             _shrink_to_window(self.cache)
+
+    def _keep_last_position(self, back: int) -> None:
+        # Some models count positions in several dimensions: [..., ids].
+        if self._positions is not None:
+            self._positions = self._positions[..., -1:] - back
 
     def finish(self) -> None:
         """Leave the cache as plain decoding would: nothing is recorded for a rollback any more."""
@@ -95,13 +95,15 @@ class ModelTarget:
                 layer.record_past = False
 
     @torch.no_grad()
-    def _forward(
-        self, ids: torch.Tensor, positions: torch.Tensor | None, *, rows: int, is_first: bool
-    ) -> torch.Tensor:
+    def _forward(self, ids: torch.Tensor, *, rows: int, is_first: bool) -> torch.Tensor:
         # [rows, vocabulary]: the logits of the last `rows` ids.
-        extra: dict[str, Any] = {self.cache_name: self.cache, "attention_mask": self._mask, "use_cache": True}
-        if positions is not None:
-            extra["position_ids"] = positions
+        extra: dict[str, Any] = {
+            self.cache_name: self.cache,
+            "attention_mask": self._mask,
+            "use_cache": True,
+        }
+        if self._positions is not None:
+            extra["position_ids"] = self._positions
         if self._keeps_logits:
             extra["logits_to_keep"] = rows
         inputs = self._model.prepare_inputs_for_generation(

@@ -144,9 +144,7 @@ def test_user_processors_and_criteria_of_the_drop_in_see_every_token_once() -> N
 SAMPLES = 1500
 
 
-def enumerated(
-    model: Any, prompt: list[int], length: int, processors: LogitsProcessorList
-) -> dict[Any, float]:
+def enumerated(model: Any, prompt: list[int], length: int, processors: Any) -> dict[Any, float]:
     """Return the probability of every continuation, by running the model on every prefix."""
     chances: dict[tuple[int, ...], float] = {(): 1.0}
     for _ in range(length):

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Iterator, Sequence
-from typing import Any
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, cast
 
 import pytest
 import torch
@@ -74,6 +74,7 @@ def windows(ids: Sequence[int]) -> Iterator[tuple[int, int]]:
 
 def test_stop_strings_over_windows_of_the_own_output_equal_generate(tiny: LanguageModel) -> None:
     prompt = tiny.encode_prompt("start start")
+    decode = cast(Callable[[Sequence[int]], str], tiny.tokenizer.decode)
     ids = torch.tensor([prompt])
     options: dict[str, Any] = {
         "attention_mask": torch.ones_like(ids),
@@ -81,14 +82,12 @@ def test_stop_strings_over_windows_of_the_own_output_equal_generate(tiny: Langua
         "do_sample": False,
     }
     # Only letters: half characters have no stop string.
-    options["suppress_tokens"] = [
-        token for token in range(257) if not tiny.tokenizer.decode([token]).isalpha()
-    ]
+    options["suppress_tokens"] = [token for token in range(257) if not decode([token]).isalpha()]
     free = tiny.model.generate(ids, **options)[0, len(prompt) :].tolist()  # type: ignore[operator]
-    text = tiny.tokenizer.decode(free)
+    text = decode(free)
     assert len(set(free)) > 4
     for start, end in windows(free):
-        stop = tiny.tokenizer.decode(free[start:end])
+        stop = decode(free[start:end])
         expected = tiny.model.generate(ids, **options, stop_strings=[stop], tokenizer=tiny.tokenizer)  # type: ignore[operator]
         settings = Settings(max_new_tokens=20, suppress_tokens=options["suppress_tokens"], stop=stop)
         for drafter in (Known(free), PlainDrafter()):

@@ -67,7 +67,8 @@ def byte_tokenizer() -> Any:
     fast: Any = PreTrainedTokenizerFast
     fast = fast(tokenizer_object=tokenizer, eos_token="<end>")
     fast.chat_template = (
-        "{% for m in messages %}[{{ m['role'] }}]{{ m['content'] }}{% if not loop.last %}{{ '\\n' }}{% endif %}"
+        "{% for m in messages %}[{{ m['role'] }}]{{ m['content'] }}"
+        "{% if not loop.last %}{{ '\\n' }}{% endif %}"
         "{% endfor %}{% if add_generation_prompt %}{{ '\\n[assistant]' }}{% endif %}"
     )
     return fast
