@@ -33,9 +33,11 @@ class FakeModel:
 @pytest.fixture
 def calls(monkeypatch):
     calls: list[tuple[tuple[Any, ...], dict[str, Any]]] = []
-    monkeypatch.setattr(
-        "lookupdec.hf.stream", lambda *args, **options: calls.append((args, options)) or iter(())
-    )
+
+    def record(*args: Any, **options: Any) -> None:
+        calls.append((args, options))
+
+    monkeypatch.setattr("lookupdec.hf.stream", record)
     return calls
 
 
