@@ -169,9 +169,11 @@ def custom_generate(
     Raises ``InputError`` for batches, beams and what else is not one growing text, ``UnsupportedCacheError``.
     """
     _check_drop_in(model, input_ids, generation_config)
-    keeps = generation_config.return_dict_in_generate
-    record = Record(keep_scores=keeps and generation_config.output_scores,
-                    keep_logits=keeps and generation_config.output_logits)  # fmt: skip
+    keeps = bool(generation_config.return_dict_in_generate)
+    record = Record(
+        keep_scores=keeps and bool(generation_config.output_scores),
+        keep_logits=keeps and bool(generation_config.output_logits),
+    )
     limit = generation_config.max_length - input_ids.shape[1]
     sample = bool(generation_config.do_sample)
     chooser = Chooser(input_ids.to(model.device), logits_processor, limit=limit, sample=sample, record=record)

@@ -41,6 +41,7 @@ class ModelTarget:
         self.cache: Any = inputs[self.cache_name]
         # Any: the types of transformers say that every attribute of a module may be a tensor.
         self._model: Any = model
+        self._vocabulary = int(self._model.get_input_embeddings().num_embeddings)
         self._chooser = chooser
         self._mask: torch.Tensor | None = inputs.get("attention_mask")
         self._positions: torch.Tensor | None = inputs.get("position_ids")
@@ -63,7 +64,10 @@ class ModelTarget:
         # before the prefill: they would keep the whole prompt.
         self.cache.activate_past_recording()
         rows = len(ids)
-        batch = torch.tensor([list(ids)], device=self._model.device)
+        # A draft may hold ids that are no tokens of this model. They are never chosen, so what stands for
+        # them is never kept.
+        known = [token if 0 <= token < self._vocabulary else 0 for token in ids]
+        batch = torch.tensor([known], device=self._model.device)
         if self._positions is not None:
             self._positions = self._positions + torch.arange(1, rows + 1, device=self._positions.device)
         if self._mask is not None:

@@ -160,6 +160,15 @@ def test_a_cache_of_the_callers_own_is_continued(family: str) -> None:
     assert outputs[0] == outputs[1]
 
 
+def test_drafts_of_ids_that_are_no_tokens_change_nothing() -> None:
+    model, prompt = LanguageModel(tiny_model("llama", 3), byte_tokenizer()), random_prompt(3)
+    expected = generate(model, prompt, Settings(max_new_tokens=20), drafter=NaiveCopier()).ids
+    for strange in (24, 10**7, -1):
+        mixed = [token if place % 3 else strange for place, token in enumerate(expected)]
+        result = generate(model, prompt, Settings(max_new_tokens=20), drafter=Known(mixed))
+        assert result.ids == expected
+
+
 def test_a_sliding_window_keeps_its_memory_small_in_plain_passes() -> None:
     from lookupdec.decode import PlainDrafter
 
