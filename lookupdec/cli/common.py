@@ -12,8 +12,8 @@ from typing import Annotated, Any
 import typer
 from rich.console import Console
 
-from lookupdec.edit.prompts import check_instruction
-from lookupdec.edit.textio import Document, read_bytes
+from lookupdec.edit.region import Region
+from lookupdec.edit.textio import Document, read_bytes, split_lines
 from lookupdec.errors import InputError, LookupDecError
 
 BAD_INPUT, INCOMPLETE, INTERRUPTED = 2, 3, 130
@@ -53,17 +53,17 @@ class Source:
     @property
     def name(self) -> str:
         """The name to show."""
-        return "standard input" if self.path is None else str(self.path)
+        return _name(self.path)
 
     @classmethod
     def read(cls, name: str, encoding: str | None) -> Source:
         """Read a file, or standard input for "-". Raises ``FileError`` or ``InputError``."""
         path = None if name == "-" else Path(name)
         data = sys.stdin.buffer.read() if path is None else read_bytes(path)
-        source = cls(path, Document.from_bytes(data, encoding=encoding, name=_label(path)), data)
-        if not source.document.text.strip():
-            raise InputError(f"{source.name} is empty: there is nothing to edit")
-        return source
+        document = Document.from_bytes(data, encoding=encoding, name=_name(path))
+        if not document.text.strip():
+            raise InputError(f"{_name(path)} is empty: there is nothing to edit")
+        return cls(path, document, data)
 
 
 @contextlib.contextmanager
@@ -79,21 +79,17 @@ def one_line_errors(stopped: str = "stopped: nothing was written") -> Iterator[N
         raise typer.Exit(INTERRUPTED) from error
 
 
-def checked_instruction(instruction: str) -> str:
-    """Refuse an empty instruction before the model is loaded."""
-    return check_instruction(instruction)
-
-
-def parse_lines(value: str | None, count: int) -> tuple[int, int] | None:
-    """Read ``FIRST:LAST``, ``FIRST:``, ``:LAST`` or one number, in a text of ``count`` lines."""
+def parse_lines(value: str | None, text: str) -> tuple[int, int] | None:
+    """Read ``FIRST:LAST``, ``FIRST:``, ``:LAST`` or one number, and check that ``text`` has these lines."""
     if value is None:
         return None
     first, colon, last = value.partition(":")
     try:
         start = int(first) if first or not colon else 1
-        end = (int(last) if last else count) if colon else start
+        end = (int(last) if last else len(split_lines(text))) if colon else start
     except ValueError:
         raise InputError(f"{value!r} is no line range: give FIRST:LAST, such as 10:40") from None
+    Region.of_lines(text, (start, end))
     return start, end
 
 
@@ -112,5 +108,5 @@ def write_stdout(data: bytes) -> None:
     typer.echo(data, nl=False)
 
 
-def _label(path: Path | None) -> str:
+def _name(path: Path | None) -> str:
     return "standard input" if path is None else str(path)

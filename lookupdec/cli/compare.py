@@ -22,7 +22,6 @@ from lookupdec.cli.common import (
     Source,
     Temperature,
     TemplateFolder,
-    checked_instruction,
     error_console,
     generation_settings,
     one_line_errors,
@@ -31,6 +30,7 @@ from lookupdec.cli.common import (
 from lookupdec.cli.edit import load_editor, print_result_diff, print_warnings
 from lookupdec.cli.report import Comparison
 from lookupdec.cli.show import stream_view, waiting
+from lookupdec.edit.prompts import check_instruction
 
 if TYPE_CHECKING:
     from lookupdec.edit.editor import Editor
@@ -61,11 +61,11 @@ def compare_command(  # noqa: PLR0913
     console = error_console()
     with one_line_errors():
         source = Source.read(file, encoding)
-        checked_instruction(instruction)
+        check_instruction(instruction)
         request: dict[str, Any] = {
             "text": source.document.text,
             "instruction": instruction,
-            "lines": parse_lines(lines, len(source.document.lines)),
+            "lines": parse_lines(lines, source.document.text),
             "path": source.path,
             "split": False,
         }

@@ -24,7 +24,6 @@ from lookupdec.cli.common import (
     Source,
     Temperature,
     TemplateFolder,
-    checked_instruction,
     error_console,
     generation_settings,
     one_line_errors,
@@ -34,6 +33,7 @@ from lookupdec.cli.common import (
 from lookupdec.cli.report import result_as_json
 from lookupdec.cli.show import print_diff, progress_line, stream_view, waiting
 from lookupdec.edit.atomic import check_writable, write_atomically
+from lookupdec.edit.prompts import check_instruction
 from lookupdec.errors import InputError
 
 if TYPE_CHECKING:
@@ -72,8 +72,8 @@ def edit_command(  # noqa: PLR0913
     with one_line_errors():
         target = _target(file, in_place=in_place, output=output)
         source = Source.read(file, encoding)
-        checked_instruction(instruction)
-        line_range = parse_lines(lines, len(source.document.lines))
+        check_instruction(instruction)
+        line_range = parse_lines(lines, source.document.text)
         editor = load_editor(console, model, dtype, device, templates)
         with stream_view(console, editor.engine.decode) as view:
             result = editor.edit(
@@ -127,11 +127,13 @@ def _target(file: str, *, in_place: bool, output: Path | None) -> Path | None:
 
 
 def print_warnings(console: Console, result: EditResult) -> None:
-    """Say what casts doubt on an answer."""
+    """Say what casts doubt on an answer, and that nothing changed where that is so."""
     for warning in result.warnings:
         console.print(f"warning: {warning}", markup=False, soft_wrap=True)
     if not result.complete:
-        console.print("the answer is not complete", soft_wrap=True)
+        console.print("the answer is not complete: it can be used with --allow-incomplete", soft_wrap=True)
+    elif not result.changed:
+        console.print("nothing changed")
 
 
 def print_result_diff(diff: str) -> None:

@@ -28,17 +28,21 @@ class StreamView:
         self._live = live
         self._decode = decode
         self._line = Text()
+        # Counted here, since a text that is edited in parts has an answer, and so its own counts, for each.
+        self._stats = Stats()
         self._began = perf_counter()
 
     def __call__(self, chunk: Chunk) -> None:
         """Show one chunk."""
+        self._stats.tokens += len(chunk.step.tokens)
+        self._stats.passes += chunk.stats.passes > 0
         for text, style in self._spans(chunk):
             self._line.append(text.translate(_VISIBLE), style)
         *finished, self._line = self._line.split("\n", allow_blank=True)
         if finished:
             self._live.console.print(Text("\n").join(finished), soft_wrap=True)
         elapsed = perf_counter() - self._began
-        self._live.update(Group(self._line, progress_line(chunk.stats, elapsed)))
+        self._live.update(Group(self._line, progress_line(self._stats, elapsed)))
 
     def close(self) -> None:
         """Leave the unfinished line behind, and no progress line."""
