@@ -1,8 +1,10 @@
-"""Slow twins of what the package computes fast: a few obvious lines each, on plain lists."""
+"""Slow twins of what the package computes fast: a few obvious lines each, mostly on plain lists."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+
+from lookupdec.ids import Int32Array
 
 # peers and the copy limit
 
@@ -32,29 +34,25 @@ def slow_longest_copy(text: Sequence[int], position: int, cap: int) -> int:
     return 0
 
 
-# the suffix index, the corpus of several documents, phrases
-
-
-def slow_contexts(text: Sequence[int]) -> list[tuple[int, int]]:
-    """Return (length, latest earlier end) of the text's suffixes, longest first, where that end changes."""
-    found: list[tuple[int, int]] = []
-    for size in range(len(text) - 1, 0, -1):
-        end = slow_latest_end(text[:-1], text[len(text) - size :])
-        if end and (not found or end != found[-1][1]):
-            found.append((size, end))
-    return found
-
-
-def slow_latest_end(text: Sequence[int], span: Sequence[int]) -> int:
-    """Return where the latest place of ``span`` ends, or 0."""
-    ends = slow_ends(text, span)
-    return max(ends, default=0)
+# the suffix automaton, of one text and of several documents
 
 
 def slow_ends(text: Sequence[int], span: Sequence[int]) -> list[int]:
     """Return where ``span`` ends, every time."""
     size = len(span)
     return [end for end in range(size, len(text) + 1) if list(text[end - size : end]) == list(span)]
+
+
+def slow_contexts(text: Sequence[int]) -> list[tuple[int, int]]:
+    """Return (length, latest earlier end) of the text's suffixes, longest first, one for each set of ends."""
+    found: list[tuple[int, int]] = []
+    known: list[int] = []
+    for size in range(len(text) - 1, 0, -1):
+        ends = slow_ends(text[:-1], text[len(text) - size :])
+        if ends != known:
+            found.append((size, ends[-1]))
+            known = ends
+    return found
 
 
 def slow_continued_ends(documents: Sequence[Sequence[int]], span: Sequence[int]) -> list[int]:
@@ -65,6 +63,31 @@ def slow_continued_ends(documents: Sequence[Sequence[int]], span: Sequence[int])
         ends += [start + end for end in slow_ends(document[:-1], span)]
         start += len(document) + 1
     return ends
+
+
+def slow_follow(states: Int32Array, edges: Int32Array, state: int, token: int) -> int:
+    """Return where ``token`` leads from ``state``, by reading the whole edge table."""
+    inline_token, inline_target = states[state * 7 + 4], states[state * 7 + 5]
+    if inline_target != -1 and inline_token == token:
+        return int(inline_target)
+    for at in range(0, len(edges), 4):
+        if edges[at] == state and edges[at + 1] == token:
+            return int(edges[at + 2])
+    return -1
+
+
+def slow_links(states: Int32Array, edges: Int32Array, state: int) -> list[int]:
+    """Return the tokens that lead on from ``state``: the inline one, then its list."""
+    tokens = [int(states[state * 7 + 4])] if states[state * 7 + 5] != -1 else []
+    at = states[state * 7 + 6]
+    while at != -1:
+        assert edges[at] == state
+        tokens.append(int(edges[at + 1]))
+        at = edges[at + 3]
+    return tokens
+
+
+# phrases
 
 
 def slow_phrase_rest(
