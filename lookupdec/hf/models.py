@@ -26,6 +26,7 @@ from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING_N
 
 from lookupdec.errors import InputError, ModelError
 from lookupdec.hf.default_model import convert_default_model, first_line, quiet_transformers
+from lookupdec.hf.target import vocabulary_size
 
 Message = Mapping[str, Any]
 """One chat message: ``role``, ``content``, and what else the model's chat template knows."""
@@ -88,7 +89,7 @@ class LanguageModel:
             ids = self._apply_chat_template(messages, tools) if messages else tokens
         if not ids:
             raise InputError("the prompt is empty: give at least one token")
-        vocabulary: Any = self.model.get_input_embeddings().num_embeddings
+        vocabulary = vocabulary_size(self.model)
         if min(ids) < 0 or max(ids) >= vocabulary:
             raise InputError(f"a prompt id lies outside of the model's vocabulary of {vocabulary} tokens")
         return ids

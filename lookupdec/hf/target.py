@@ -41,7 +41,7 @@ class ModelTarget:
         self.cache: Any = inputs[self.cache_name]
         # Any: the types of transformers say that every attribute of a module may be a tensor.
         self._model: Any = model
-        self._vocabulary = int(self._model.get_input_embeddings().num_embeddings)
+        self._vocabulary = vocabulary_size(model)
         self._chooser = chooser
         self._mask: torch.Tensor | None = inputs.get("attention_mask")
         self._positions: torch.Tensor | None = inputs.get("position_ids")
@@ -117,6 +117,11 @@ class ModelTarget:
         # A cache that builds its layers as it goes shows only now what they are.
         check_cache(self.cache, self._model)
         return logits[0, -rows:]
+
+
+def vocabulary_size(model: Any) -> int:
+    """Return how many tokens a model knows: ids lie below that."""
+    return int(model.get_input_embeddings().num_embeddings)
 
 
 def check_model(model: PreTrainedModel) -> None:
