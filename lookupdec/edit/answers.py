@@ -77,7 +77,7 @@ def read_answer(raw: str, original: str, *, finish_reason: str = "stop") -> Answ
     _unwrap(reading)
     if finish_reason != "stop":
         reading.doubt(_CUT.get(finish_reason, f"the answer was cut ({finish_reason})"))
-    _fit_final_newline(reading)
+    _fit_ends(reading)
     if reading.complete and original.strip() and not reading.text.strip():
         reading.doubt("the answer is empty")
     _find_placeholders(reading)
@@ -178,14 +178,32 @@ def _drop_preamble(reading: _Reading, lines: list[str], old_lines: list[str]) ->
         reading.text = "\n".join(lines[start:])
 
 
-def _fit_final_newline(reading: _Reading) -> None:
-    """End the text with a newline exactly where the original does."""
-    if not reading.original or not reading.text:
+def _fit_ends(reading: _Reading) -> None:
+    """End the text with a newline exactly where the original does, and keep the blank lines at its ends.
+
+    Models drop those. Where nothing else differs, that is what was asked for.
+    """
+    old, new = reading.original, reading.text
+    if not old or not new.strip("\n"):
         return
-    if not reading.original.endswith("\n"):
-        reading.text = reading.text.rstrip("\n")
-    elif not reading.text.endswith("\n"):
-        reading.text += "\n"
+    if not old.endswith("\n"):
+        new = new.rstrip("\n")
+    elif not new.endswith("\n"):
+        new += "\n"
+    old_core, new_core = old.strip("\n"), new.strip("\n")
+    if old_core != new_core:
+        head, tail = _newlines_around(old)
+        new_head, new_tail = _newlines_around(new)
+        if old_core.split("\n")[-1] == new_core.split("\n")[-1]:
+            new_tail = max(tail, new_tail)
+        if old_core.split("\n")[0] == new_core.split("\n")[0]:
+            new_head = max(head, new_head)
+        new = "\n" * new_head + new_core + "\n" * new_tail
+    reading.text = new
+
+
+def _newlines_around(text: str) -> tuple[int, int]:
+    return len(text) - len(text.lstrip("\n")), len(text) - len(text.rstrip("\n"))
 
 
 def _find_placeholders(reading: _Reading) -> None:

@@ -118,6 +118,22 @@ def test_the_final_newline_is_as_in_the_original_and_nothing_is_stripped(raw, or
     assert read_answer(raw, original).text == text
 
 
+@pytest.mark.parametrize(
+    ("raw", "original", "text"),
+    [
+        ("A\nb\n", "a\nb\n\n\n", "A\nb\n\n\n"),
+        ("```\nA\nb\n```", "a\nb\n\n", "A\nb\n\n"),
+        ("a\nB", "\n\na\nb", "\n\na\nB"),
+        ("a\nb\n", "a\nb\n\n\n", "a\nb\n"),
+        ("a\nB\n", "a\nb\n\n\n", "a\nB\n"),
+        ("A\nb\n\n", "a\nb\n", "A\nb\n\n"),
+    ],
+    ids=["at the end", "in a fence", "at the start", "removed on purpose", "the last line changed", "added"],
+)
+def test_blank_lines_at_the_ends_are_kept_where_the_line_next_to_them_is(raw, original, text):
+    assert text_of(raw, original) == text
+
+
 PLACEHOLDERS = [
     "// ... existing code ...",
     "# rest of the code unchanged",
