@@ -39,7 +39,7 @@ SPARE = 8  # states and slots, for tiny corpora
 STATES_PER_TOKEN = 1.5  # measured on code, used while a corpus has less than
 EDGES_PER_TOKEN = 0.6  # ENOUGH_TOKENS of its own
 ENOUGH_TOKENS = 1024
-KEPT_AFTER_EVICTION = 0.75  # of the budget
+KEPT_AFTER_EVICTION = 0.6  # of the budget; 0.75 holds 5 % more on average and adds at 1.6M tokens/s, not 2.4M
 DOCUMENT_BYTES = 384  # Python's own for one entry of the document table
 MIN_TOKEN_BYTES = 64  # a document that needs more than the budget at this rate is cut before it is indexed
 
