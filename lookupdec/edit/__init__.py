@@ -2,6 +2,7 @@
 
 from lookupdec.edit.diff import Position, TextEdit, apply_edits, text_edits, unified_diff
 from lookupdec.edit.editor import Editor
+from lookupdec.edit.pipeline import edit_many
 from lookupdec.edit.results import EditResult, Summary, Usage
 from lookupdec.edit.textio import Document, read_document
 
@@ -14,6 +15,7 @@ __all__ = [
     "TextEdit",
     "Usage",
     "apply_edits",
+    "edit_many",
     "read_document",
     "text_edits",
     "unified_diff",

@@ -73,10 +73,10 @@ def read_answer(raw: str, original: str, *, finish_reason: str = "stop") -> Answ
     ``finish_reason`` is "stop" where the model ended its answer itself.
     """
     reading = _Reading(raw, original)
-    _drop_thinking(reading)
-    _unwrap(reading)
     if finish_reason != "stop":
         reading.doubt(_CUT.get(finish_reason, f"the answer was cut ({finish_reason})"))
+    _drop_thinking(reading)
+    _unwrap(reading)
     _fit_ends(reading)
     if reading.complete and original.strip() and not reading.text.strip():
         reading.doubt("the answer is empty")
@@ -97,7 +97,7 @@ def _drop_thinking(reading: _Reading) -> None:
     match = _THINK.match(reading.text)
     if match is None or f"<{match[1]}>" in reading.original:
         return
-    if not match[3]:
+    if not match[3] and reading.complete:
         reading.doubt("the answer ended before the model had finished thinking")
     reading.text = reading.text[match.end() :]
 
@@ -118,7 +118,8 @@ def _unwrap(reading: _Reading) -> None:
     if outside:
         reading.warnings.append(f"left out what the model wrote around the text: {outside[0].strip()[:60]!r}")
     if block.end is None:
-        reading.warnings.append("the model did not close the code block of its answer")
+        if reading.complete:
+            reading.warnings.append("the model did not close the code block of its answer")
         reading.text = "\n".join(body)
     else:
         reading.text = "".join(line + "\n" for line in body)

@@ -97,6 +97,8 @@ def test_a_cut_answer_is_not_complete(reason):
     answer = read_answer("def f():\n", CODE, finish_reason=reason)
     assert not answer.complete
     assert "cut" in answer.warnings[0]
+    in_fence = read_answer("```\ndef f():\n", CODE, finish_reason=reason)
+    assert (in_fence.text, in_fence.warnings) == ("def f():\n", answer.warnings)
 
 
 def test_an_empty_answer_is_not_complete():
