@@ -88,7 +88,7 @@ class ScriptedEngine:
             if self.interrupt_after is not None and start >= self.interrupt_after:
                 raise KeyboardInterrupt
             ids = tuple(range(start, min(end, len(self._words))))
-            step = Step(ids, len(ids) - 1, len(ids) - 1, "reference")
+            step = Step(ids, len(ids) - 1, len(ids) - 1, ("reference",) * (len(ids) - 1))
             if start:
                 stats.add(step)
             else:

@@ -60,6 +60,17 @@ def test_a_file_longer_than_the_context_is_refused_with_the_numbers(editor):
         editor.edit(text, "x", split=False)
 
 
+def read_until(terminal: int, wanted: bytes) -> bytes:
+    """What the program shows until ``wanted`` comes, or until it ends."""
+    seen = b""
+    while wanted not in seen:
+        try:
+            seen += os.read(terminal, 4096)
+        except OSError:  # the other end is closed
+            break
+    return seen
+
+
 def test_ctrl_c_while_the_answer_streams_leaves_the_file_untouched(tmp_path):
     pty = pytest.importorskip("pty")
     file = tmp_path / "file.txt"
@@ -67,22 +78,15 @@ def test_ctrl_c_while_the_answer_streams_leaves_the_file_untouched(tmp_path):
     file.write_bytes(data)
     terminal, stderr = pty.openpty()
     command = [sys.executable, "-m", "lookupdec.cli", "edit", str(file), "-i", "Add comments.", "--in-place"]
-    process = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=stderr)
-    os.close(stderr)
-    seen = b""
-    while b"tokens per pass" not in seen:
-        seen += os.read(terminal, 4096)
-    process.send_signal(signal.SIGINT)
-    while True:
-        try:
-            seen += os.read(terminal, 4096)
-        except OSError:  # the other end is closed
-            break
+    with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=stderr) as process:
+        os.close(stderr)
+        seen = read_until(terminal, b"tokens per pass")
+        process.send_signal(signal.SIGINT)
+        seen += read_until(terminal, b"nothing else comes")
+        stdout, _ = process.communicate(timeout=60)
     os.close(terminal)
-    stdout, _ = process.communicate(timeout=60)
-    assert process.returncode == 130
-    assert b"stopped: nothing was written" in seen
     assert b"Traceback" not in seen
-    assert stdout == b""
+    assert b"stopped: nothing was written" in seen
+    assert (process.returncode, stdout) == (130, b"")
     assert file.read_bytes() == data
     assert list(tmp_path.iterdir()) == [file]
