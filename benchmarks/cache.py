@@ -23,7 +23,8 @@ from numba import njit
 
 from benchmarks.drafting import FILES, ROOT, environment
 from lookupdec import _kernels as kernels
-from lookupdec.cache import SEPARATOR, Arrays, RollingCache
+from lookupdec._kernels import SEPARATOR, Automaton
+from lookupdec.cache import RollingCache
 from lookupdec.ids import Int32Array
 from lookupdec.replay import load_traces
 
@@ -122,7 +123,7 @@ def time_searches(cache: RollingCache, texts: Sequence[Int32Array], matched: int
     return Searches(round(float(p50), 2), round(float(p99), 2), round(drafted / count, 1))
 
 
-def _arrays(cache: RollingCache, otherwise: Arrays | None = None) -> Arrays:
+def _arrays(cache: RollingCache, otherwise: Automaton | None = None) -> Automaton:
     """Return the arrays to search, or those searched before where their states have become invalid."""
     corpus = cache.corpus()
     if corpus is None:

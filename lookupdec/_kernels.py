@@ -6,10 +6,14 @@ Layout (all int32):
 ``edges``   [capacity_edges * 4]   open-addressing hash of the transitions that do not fit in their state
 ``meta``    [8]                    counters, fields ``N_TOKENS`` .. ``GENERATION`` below
 
+Several documents share one automaton (the generalised suffix automaton); a separator stands between them.
+
 Source: Blumer et al. 1985, "The smallest automaton recognizing the subwords of a text".
 """
 
 from __future__ import annotations
+
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -29,7 +33,7 @@ EDGE_STATE, EDGE_TOKEN, EDGE_TARGET, EDGE_CHAIN = range(4)
 EDGE_FIELDS = 4
 
 # GENERATION: of several documents only, set by whoever rebuilds the automaton.
-N_TOKENS, N_STATES, N_EDGES, LAST, MATCH_LENGTH, MATCH_END, GENERATION = range(7)
+N_TOKENS, N_STATES, N_EDGES, LAST, GENERATION = range(5)
 META_FIELDS = 8
 
 # Contexts marked per appended token. Text has about ten; only degenerate input ("aaaa") has more, and there the
@@ -38,15 +42,48 @@ MAX_PATH = 48
 
 NONE = -1
 
+SEPARATOR = 2**31 - 1
+"""Ends a document: a copy stops here, no match crosses it, and no token has this id."""
 
-@njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+
+class Automaton(NamedTuple):
+    """The arrays of one index, with room to grow."""
+
+    states: Int32Array
+    edges: Int32Array
+    meta: Int32Array
+    text: Int32Array
+
+    @property
+    def generation(self) -> int:
+        """Changes whenever state numbers lose their meaning; growth keeps it."""
+        return int(self.meta[GENERATION])
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of all four arrays."""
+        return self.states.nbytes + self.edges.nbytes + self.meta.nbytes + self.text.nbytes
+
+
+@njit(cache=True, nogil=True)
+def context_state(states: Int32Array, meta: Int32Array) -> int:
+    """Return the state of the longest earlier occurrence of the text's end; 0 without one."""
+    state = meta[LAST]
+    if states[state * STATE_FIELDS + RECENT] == NONE:  # nothing has followed it yet: it is the end itself
+        state = states[state * STATE_FIELDS + LINK]
+    return max(state, 0)
+
+
+@njit(cache=True, nogil=True)
 def edge_slot(edges: Int32Array, state: int, token: int) -> int:
     """Return the slot that holds the edge (state, token), or the empty one where it belongs."""
     slots = edges.size // EDGE_FIELDS
-    mixed = np.uint64(state) * np.uint64(0x9E3779B97F4A7C15) ^ np.uint64(token) * np.uint64(0xD6E8FEB86659FD93)
+    mixed = np.uint64(state) * np.uint64(0x9E3779B97F4A7C15) ^ np.uint64(token) * np.uint64(
+        0xD6E8FEB86659FD93
+    )
     mixed ^= mixed >> np.uint64(29)
     mixed *= np.uint64(0xBF58476D1CE4E5B9)
-    slot = np.int64(((mixed >> np.uint64(32)) * np.uint64(slots)) >> np.uint64(32))
+    slot: int = np.int64(((mixed >> np.uint64(32)) * np.uint64(slots)) >> np.uint64(32))
     while True:
         at = slot * EDGE_FIELDS
         found = edges[at + EDGE_STATE]
@@ -57,7 +94,7 @@ def edge_slot(edges: Int32Array, state: int, token: int) -> int:
             slot = 0
 
 
-@njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+@njit(cache=True, nogil=True)
 def follow(states: Int32Array, edges: Int32Array, state: int, token: int) -> int:
     """Return the state reached from ``state`` by ``token``, or NONE."""
     at = state * STATE_FIELDS
@@ -73,8 +110,10 @@ def follow(states: Int32Array, edges: Int32Array, state: int, token: int) -> int
     return edges[slot + EDGE_TARGET]
 
 
-@njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
-def redirect(states: Int32Array, edges: Int32Array, meta: Int32Array, state: int, token: int, target: int) -> None:
+@njit(cache=True, nogil=True)
+def redirect(
+    states: Int32Array, edges: Int32Array, meta: Int32Array, state: int, token: int, target: int
+) -> None:
     """Make ``token`` lead from ``state`` to ``target``, whether or not it led anywhere before."""
     at = state * STATE_FIELDS
     if states[at + NEXT] == NONE or states[at + TOKEN] == token:
@@ -91,7 +130,7 @@ def redirect(states: Int32Array, edges: Int32Array, meta: Int32Array, state: int
     edges[slot + EDGE_TARGET] = target
 
 
-@njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+@njit(cache=True, nogil=True)
 def clone(states: Int32Array, edges: Int32Array, meta: Int32Array, original: int, length: int) -> int:
     """Copy a state under a shorter longest string and return the copy."""
     copy = meta[N_STATES]
@@ -110,7 +149,7 @@ def clone(states: Int32Array, edges: Int32Array, meta: Int32Array, original: int
     return copy
 
 
-@njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+@njit(cache=True, nogil=True)
 def new_state(states: Int32Array, meta: Int32Array, length: int) -> int:
     """Add a state without transitions, of which no occurrence has been noted yet."""
     state = meta[N_STATES]
@@ -126,7 +165,7 @@ def new_state(states: Int32Array, meta: Int32Array, length: int) -> int:
     return state
 
 
-@njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+@njit(cache=True, nogil=True)
 def degree(states: Int32Array, edges: Int32Array, state: int) -> int:
     """Return how many edges a clone of ``state`` would add to the table."""
     count = 0
@@ -137,7 +176,7 @@ def degree(states: Int32Array, edges: Int32Array, state: int) -> int:
     return count
 
 
-@njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+@njit(cache=True, nogil=True)
 def append(states: Int32Array, edges: Int32Array, meta: Int32Array, token: int) -> bool:
     """Extend the automaton by one token, or return False and change nothing where its edges would not fit.
 
@@ -181,7 +220,7 @@ def append(states: Int32Array, edges: Int32Array, meta: Int32Array, token: int) 
     return True
 
 
-@njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+@njit(cache=True, nogil=True)
 def mark(states: Int32Array, state: int, end: int) -> None:
     """Note that ``state`` and all its shorter contexts have their latest occurrence at ``end``."""
     for _ in range(MAX_PATH):
@@ -193,29 +232,7 @@ def mark(states: Int32Array, state: int, end: int) -> None:
         state = states[at + LINK]
 
 
-@njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
-def extend(states: Int32Array, edges: Int32Array, meta: Int32Array, text: Int32Array, ids: Int32Array) -> int:
-    """Append ``ids`` until they or the room are used up; return how many were appended. ``text`` receives them."""
-    max_states = states.size // STATE_FIELDS - 2
-    done = 0
-    while done < ids.size:
-        position = meta[N_TOKENS]
-        if meta[N_STATES] > max_states or position >= text.size:
-            break
-        last = meta[LAST]
-        if not append(states, edges, meta, ids[done]):
-            break
-        text[position] = ids[done]
-        meta[N_TOKENS] = position + 1
-        mark(states, last, position)
-        done += 1
-    match = states[meta[LAST] * STATE_FIELDS + LINK]
-    meta[MATCH_LENGTH] = states[match * STATE_FIELDS + LENGTH] if match > 0 else 0
-    meta[MATCH_END] = states[match * STATE_FIELDS + RECENT] if match > 0 else 0
-    return done
-
-
-@njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+@njit(cache=True, nogil=True)
 def rejoin(states: Int32Array, edges: Int32Array, meta: Int32Array, token: int) -> bool:
     """Extend the current document by a token that an earlier one continued with too; False where none did or no room.
 
@@ -238,11 +255,11 @@ def rejoin(states: Int32Array, edges: Int32Array, meta: Int32Array, token: int) 
     return True
 
 
-@njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
-def extend_document(
+@njit(cache=True, nogil=True)
+def extend(
     states: Int32Array, edges: Int32Array, meta: Int32Array, text: Int32Array, ids: Int32Array, separator: int
 ) -> int:
-    """Append tokens of one document until they or the room are used up; return how many were appended.
+    """Append ``ids`` until they or the room are used up; return how many were appended. ``text`` receives them.
 
     ``separator`` ends a document: it is kept in ``text``, where a copy must stop, and the automaton starts anew
     after it, so that no match crosses it. No id of the text may equal it.
@@ -269,7 +286,7 @@ def extend_document(
     return done
 
 
-@njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+@njit(cache=True, nogil=True)
 def rehash(states: Int32Array, edges: Int32Array, larger: Int32Array) -> None:
     """Move all edges into the empty table ``larger``, rebuilding each state's list."""
     for more in range(MORE, states.size, STATE_FIELDS):  # all: in order is faster than only those with edges

@@ -10,7 +10,7 @@ that set of arrays, which a writer may be extending in place at that moment. Tha
   the edge table stays empty, so every walk ends.
 
 A search may therefore see half a document, and guess wrong. It cannot crash, hang, or see another namespace.
-State numbers are valid within one ``Arrays.generation`` only.
+State numbers are valid within one ``Automaton.generation`` only.
 """
 
 from __future__ import annotations
@@ -19,18 +19,16 @@ import hashlib
 import threading
 from itertools import count
 from pathlib import Path
-from typing import NamedTuple
 
 import numpy as np
 
 from lookupdec import _kernels as kernels
+from lookupdec._kernels import SEPARATOR, Automaton
 from lookupdec.cachefile import pack, unpack
 from lookupdec.errors import DrafterError, InputError
 from lookupdec.files import read_bytes, write_atomically
 from lookupdec.ids import Ids, Int32Array, as_ids
 
-SEPARATOR = 2**31 - 1
-"""Ends every document in ``Arrays.text``: a copy stops here."""
 CAPACITY_BYTES = 64 << 20
 
 GROWTH = 10  # by one part in ten; with that, 1M tokens stay under 64 MB
@@ -49,25 +47,6 @@ _generations = count(1)
 Key = tuple[str | None, bytes]
 
 
-class Arrays(NamedTuple):
-    """One set of the arrays that ``_kernels`` describes, with room to grow."""
-
-    states: Int32Array
-    edges: Int32Array
-    meta: Int32Array
-    text: Int32Array
-
-    @property
-    def generation(self) -> int:
-        """Changes whenever state numbers lose their meaning; growth keeps it."""
-        return int(self.meta[kernels.GENERATION])
-
-    @property
-    def nbytes(self) -> int:
-        """Bytes of all four arrays."""
-        return self.states.nbytes + self.edges.nbytes + self.meta.nbytes + self.text.nbytes
-
-
 class Corpus:
     """The documents of one namespace: their text and its generalised suffix automaton.
 
@@ -76,7 +55,7 @@ class Corpus:
 
     __slots__ = ("arrays",)
 
-    def __init__(self, arrays: Arrays) -> None:
+    def __init__(self, arrays: Automaton) -> None:
         self.arrays = arrays
 
     @property
@@ -135,8 +114,6 @@ class RollingCache:
         document = as_ids(ids)
         if document.size == 0:
             return
-        if int(document.max()) == SEPARATOR:
-            raise DrafterError(f"token ids of a document must lie in 0 .. {SEPARATOR - 1}, got {SEPARATOR}")
         if namespace is not None and not isinstance(namespace, str):
             raise DrafterError(f"a namespace is a string or None, got {type(namespace).__name__}")
         key = (namespace, hashlib.blake2b(document.data, digest_size=16).digest())
@@ -256,7 +233,7 @@ class RollingCache:
         self._publish(namespace, _extended(arrays, np.concatenate(pieces)) if pieces else arrays)
         self._documents.update(places)
 
-    def _publish(self, namespace: str | None, arrays: Arrays) -> None:
+    def _publish(self, namespace: str | None, arrays: Automaton) -> None:
         """Let searches find ``arrays``, also those that hold the namespace's corpus already."""
         corpus = self._corpora.get(namespace)
         if corpus is None:
@@ -274,7 +251,7 @@ def _size(place: slice) -> int:
     return int(place.stop - place.start)
 
 
-def _with_document(arrays: Arrays, document: Int32Array) -> tuple[Arrays, int]:
+def _with_document(arrays: Automaton, document: Int32Array) -> tuple[Automaton, int]:
     """Append one document; return the arrays that now hold it, and where in their text it starts."""
     start = int(arrays.meta[kernels.N_TOKENS])
     pieces = [document, _SEPARATORS]
@@ -284,12 +261,12 @@ def _with_document(arrays: Arrays, document: Int32Array) -> tuple[Arrays, int]:
     return _extended(arrays, np.concatenate(pieces)), start
 
 
-def _extended(arrays: Arrays, ids: Int32Array) -> Arrays:
+def _extended(arrays: Automaton, ids: Int32Array) -> Automaton:
     """Append documents, each with its separator, in place as far as they fit and then in larger arrays."""
     done = 0
     stuck = False
     while True:
-        step = kernels.extend_document(*arrays, ids[done:], SEPARATOR)
+        step = kernels.extend(*arrays, ids[done:], SEPARATOR)
         done += step
         if done == ids.size:
             return arrays
@@ -297,10 +274,10 @@ def _extended(arrays: Arrays, ids: Int32Array) -> Arrays:
         stuck = True
 
 
-def _empty(tokens: int, like: Arrays | None = None) -> Arrays:
+def _empty(tokens: int, like: Automaton | None = None) -> Automaton:
     """Return arrays with room for ``tokens``, sized by what those of ``like`` needed a token."""
     states, edges = _per_token(like)
-    arrays = Arrays(
+    arrays = Automaton(
         np.full((int(tokens * states) + SPARE) * kernels.STATE_FIELDS, kernels.NONE, np.int32),
         np.full(_slots(int(tokens * edges)) * kernels.EDGE_FIELDS, kernels.NONE, np.int32),
         np.zeros(kernels.META_FIELDS, np.int32),
@@ -311,7 +288,7 @@ def _empty(tokens: int, like: Arrays | None = None) -> Arrays:
     return arrays
 
 
-def _enlarged(arrays: Arrays, tokens: int, *, twice: bool) -> Arrays:
+def _enlarged(arrays: Automaton, tokens: int, *, twice: bool) -> Automaton:
     """Return a copy with room for ``tokens`` more, or for the usual growth where that is more.
 
     ``twice``: one token needs more edges than usual growth gives ("aaaab").
@@ -334,10 +311,10 @@ def _enlarged(arrays: Arrays, tokens: int, *, twice: bool) -> Arrays:
         kernels.rehash(states, old_edges, edges)
     else:
         edges = old_edges.copy()
-    return Arrays(states, edges, meta.copy(), _resized(text, used + room, SEPARATOR))
+    return Automaton(states, edges, meta.copy(), _resized(text, used + room, SEPARATOR))
 
 
-def _per_token(arrays: Arrays | None) -> tuple[float, float]:
+def _per_token(arrays: Automaton | None) -> tuple[float, float]:
     """Return how many states and edges a token needs, measured where there is enough text."""
     used = 0 if arrays is None else int(arrays.meta[kernels.N_TOKENS])
     if arrays is None or used < ENOUGH_TOKENS:

@@ -68,7 +68,7 @@ def _parse(body: memoryview) -> tuple[str, list[Document]]:
     header_end = _LENGTH_BYTES + int.from_bytes(body[:_LENGTH_BYTES], "little")
     header = json.loads(bytes(body[_LENGTH_BYTES:header_end]))
     ids = np.frombuffer(body[header_end:], "<i4").astype(np.int32)
-    if ids.size and not 0 <= ids.min() <= ids.max() < MAX_ID:
+    if ids.size and not 0 <= ids.min() <= ids.max() <= MAX_ID:
         raise ValueError("token id out of range")
     documents: list[Document] = []
     start = 0

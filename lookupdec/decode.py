@@ -18,8 +18,8 @@ class Drafter(Protocol):
     """Guesses the next tokens by copying. One drafter serves one request at a time."""
 
     @property
-    def source(self) -> str:
-        """Where the last draft was copied from; "" where the last draft was empty."""
+    def sources(self) -> Sequence[str]:
+        """Where each token of the last draft was copied from."""
         ...
 
     def begin(
@@ -64,7 +64,7 @@ class Target(Protocol):
 class PlainDrafter:
     """Never drafts: turns the loop into plain decoding."""
 
-    source = ""
+    sources: Sequence[str] = ()
 
     def begin(
         self, prompt: Ids, *, reference: Ids | slice | None = None, namespace: str | None = None
@@ -115,7 +115,7 @@ def decode(
         first = target.start(prompt)
         stats.prefill_seconds += perf_counter() - began
         stats.tokens, unobserved, ended = 1, (first,), is_last(first)
-        yield Step(unobserved, 0, 0, "")
+        yield Step(unobserved, 0, 0, ())
         while not ended and stats.tokens < limit:
             began = perf_counter()
             last = unobserved[-1]
@@ -127,7 +127,7 @@ def decode(
             emitted, accepted, ended = accept(draft, target.step([last, *draft]), is_last)
             # The last emitted token is read by the next pass; of this pass, what stands before it stays.
             target.rewind(1 + len(draft) - len(emitted))
-            step = Step(emitted, len(draft), accepted, drafter.source if draft else "")
+            step = Step(emitted, len(draft), accepted, tuple(drafter.sources) if draft else ())
             stats.add(step)
             stats.drafting_seconds += drafted - began
             stats.verifying_seconds += perf_counter() - drafted

@@ -13,14 +13,18 @@ from typing import NamedTuple
 import numpy as np
 
 from lookupdec import _kernels as kernels
+from lookupdec._kernels import Automaton
 from lookupdec.errors import DrafterError
-from lookupdec.ids import Ids, Int32Array, as_ids
+from lookupdec.ids import MAX_ID, Ids, Int32Array, as_ids
 
 MIN_CAPACITY = 256
 GROWTH = 1.2
 STATES_PER_TOKEN = 1.75  # measured on code; at most 2
 EDGES_PER_TOKEN = 0.75  # slots of the hash, measured on code
 MAX_TOKENS = 2**26 - 1  # 8 fields a state, two states a token, addressed by int32
+
+
+_SEPARATORS = np.full(1, kernels.SEPARATOR, np.int32)
 
 
 class Match(NamedTuple):
@@ -75,8 +79,8 @@ class SuffixIndex:
         DrafterError
             The id is negative or larger than int32 holds.
         """
-        if not 0 <= token <= 2**31 - 1:
-            raise DrafterError(f"token ids must lie in 0 .. {2**31 - 1}, got {token}")
+        if not isinstance(token, int | np.integer) or not 0 <= token <= MAX_ID:
+            raise DrafterError(f"a token id must be a whole number in 0 .. {MAX_ID}, got {token}")
         self._one[0] = token
         self._extend(self._one)
 
@@ -86,15 +90,32 @@ class SuffixIndex:
         Raises
         ------
         DrafterError
-            The ids are not whole numbers in 0 .. 2**31 - 1.
+            The ids are not whole numbers in 0 .. 2**31 - 2.
         """
         self._extend(as_ids(ids))
 
+    def add_document(self, ids: Ids) -> None:
+        """Add tokens that stand by themselves: no match crosses from them to what comes later."""
+        self._extend(as_ids(ids))
+        self._extend(_SEPARATORS)
+
+    @property
+    def automaton(self) -> Automaton:
+        """The arrays as they are now; they are other ones after the next growth."""
+        return Automaton(self._states, self._edges, self._meta, self._text)
+
+    def make_room(self, tokens: int) -> None:
+        """Enlarge whichever array kept ``tokens`` more from being added."""
+        self._grow(len(self) + tokens)
+
     def _extend(self, ids: Int32Array) -> None:
-        done = kernels.extend(self._states, self._edges, self._meta, self._text, ids)
+        done = self._append_some(ids)
         while done < ids.size:
-            self._grow(len(self) + ids.size - done)
-            done += kernels.extend(self._states, self._edges, self._meta, self._text, ids[done:])
+            self.make_room(ids.size - done)
+            done += self._append_some(ids[done:])
+
+    def _append_some(self, ids: Int32Array) -> int:
+        return kernels.extend(self._states, self._edges, self._meta, self._text, ids, kernels.SEPARATOR)
 
     def _grow(self, wanted: int) -> None:
         """Enlarge whichever array stopped the last extend."""
@@ -117,23 +138,24 @@ class SuffixIndex:
 
         It may overlap the suffix itself. Length 0 where the last token is new.
         """
-        return Match(int(self._meta[kernels.MATCH_LENGTH]), int(self._meta[kernels.MATCH_END]))
+        state = kernels.context_state(self._states, self._meta)
+        return self._match(state) if state else Match(0, 0)
 
     def contexts(self) -> list[Match]:
         """Return the latest earlier occurrence for every length at which it changes, longest first.
 
         At most ``MAX_PATH`` of them: only text such as "aaaa" has more.
         """
-        found = []
-        state = self._link(int(self._meta[kernels.LAST]))
+        found: list[Match] = []
+        state = kernels.context_state(self._states, self._meta)
         while state > 0 and len(found) < kernels.MAX_PATH:
-            at = state * kernels.STATE_FIELDS
-            found.append(Match(int(self._states[at + kernels.LENGTH]), int(self._states[at + kernels.RECENT])))
-            state = self._link(state)
+            found.append(self._match(state))
+            state = int(self._states[state * kernels.STATE_FIELDS + kernels.LINK])
         return found
 
-    def _link(self, state: int) -> int:
-        return int(self._states[state * kernels.STATE_FIELDS + kernels.LINK])
+    def _match(self, state: int) -> Match:
+        at = state * kernels.STATE_FIELDS
+        return Match(int(self._states[at + kernels.LENGTH]), int(self._states[at + kernels.RECENT]))
 
 
 def _enlarged(array: Int32Array, size: int) -> Int32Array:

@@ -86,12 +86,16 @@ class _Text:
 class _ContextDrafter:
     """The part that both context-only rules share: keep the text, copy what follows the place they find."""
 
-    source = "context"
-
     def __init__(self, max_tokens: int) -> None:
         self._max_tokens = max_tokens
+        self._drafted = 0
         self._text = _Text(_NO_IDS)
         self._find(np.zeros(4, dtype=np.int32))  # compiles now, not in the first proposal
+
+    @property
+    def sources(self) -> Sequence[str]:
+        """The rules do not tell prompt and output apart."""
+        return ("context",) * self._drafted
 
     def begin(
         self,
@@ -107,7 +111,9 @@ class _ContextDrafter:
         """Return what follows the place found."""
         text = self._text.ids
         end = self._find(text)
-        return _NO_IDS if end < 0 else text[end : end + min(self._max_tokens, limit)]
+        draft = _NO_IDS if end < 0 else text[end : end + min(self._max_tokens, limit)]
+        self._drafted = draft.size
+        return draft
 
     def observe(self, ids: Ids) -> None:
         """Append to the text."""
@@ -172,11 +178,12 @@ class ArcticSuffix:
         self._max_tokens, self._depth, self._factor = max_tokens, depth, factor
         self._text = _Text(_NO_IDS)
         self._request = 0
+        self._drafted = 0
 
     @property
-    def source(self) -> str:
+    def sources(self) -> Sequence[str]:
         """The package does not tell a draft's place: prompt, output and past outputs count as one."""
-        return "suffix cache"
+        return ("suffix cache",) * self._drafted
 
     def begin(
         self,
@@ -200,6 +207,7 @@ class ArcticSuffix:
             min_token_prob=ARCTIC_MIN_TOKEN_PROB,
         )
         ids: list[int] = draft.token_ids
+        self._drafted = len(ids)
         return ids
 
     def observe(self, ids: Ids) -> None:

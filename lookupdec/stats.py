@@ -11,14 +11,14 @@ import numpy as np
 class Step:
     """What one forward pass emitted.
 
-    ``tokens`` are the emitted ids in order; the first ``accepted`` of them were drafted, by ``source``.
-    ``drafted`` is the length of the draft that the pass checked; ``source`` is "" where nothing was drafted.
+    ``tokens`` are the emitted ids in order; the first ``accepted`` of them were drafted. ``drafted`` is the length
+    of the draft that the pass checked, and ``sources`` names where each of its tokens was copied from.
     """
 
     tokens: tuple[int, ...]
     drafted: int
     accepted: int
-    source: str
+    sources: tuple[str, ...]
 
 
 @dataclass(slots=True)
@@ -52,12 +52,12 @@ class Stats:
         """Count one pass."""
         self.passes += 1
         self.tokens += len(step.tokens)
-        if step.drafted:
-            self.drafted += step.drafted
-            self.accepted += step.accepted
-            source = self.by_source.setdefault(step.source, SourceStats())
-            source.drafted += step.drafted
-            source.accepted += step.accepted
+        self.drafted += step.drafted
+        self.accepted += step.accepted
+        for position, name in enumerate(step.sources):
+            source = self.by_source.setdefault(name, SourceStats())
+            source.drafted += 1
+            source.accepted += position < step.accepted
 
     @property
     def seconds(self) -> float:

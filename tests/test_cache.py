@@ -18,7 +18,8 @@ from hypothesis import strategies as st
 from benchmarks.cache import search
 from lookupdec import _kernels as kernels
 from lookupdec import cache as cache_module
-from lookupdec.cache import SEPARATOR, Arrays, RollingCache
+from lookupdec._kernels import SEPARATOR, Automaton
+from lookupdec.cache import RollingCache
 from lookupdec.errors import DrafterError, FileError, InputError
 from lookupdec.ids import Ids, Int32Array
 from tests.automaton import check_structure, field, reached
@@ -33,7 +34,7 @@ documents_of = st.integers(1, 4).flatmap(
 )
 
 
-def arrays_of(cache: RollingCache, namespace: str | None = None) -> Arrays:
+def arrays_of(cache: RollingCache, namespace: str | None = None) -> Automaton:
     corpus = cache.corpus(namespace)
     assert corpus is not None
     return corpus.arrays
@@ -136,7 +137,7 @@ class TestOracles:
         states, edges, text = (watched(array, check) for array in words)
         for document in documents:
             ids = np.array([*document, SEPARATOR], np.int32)
-            done = kernels.extend_document(states, edges, arrays.meta, text, ids, SEPARATOR)
+            done = kernels.extend(states, edges, arrays.meta, text, ids, SEPARATOR)
             assert done == ids.size
 
 
@@ -616,7 +617,7 @@ def look_until(cache: RollingCache, stop: threading.Event, searches: list[int], 
         assert len(cache) <= MIB // 4
 
 
-def check_links(arrays: Arrays) -> None:
+def check_links(arrays: Automaton) -> None:
     """Check a large automaton's links at once."""
     n_states = int(arrays.meta[kernels.N_STATES])
     table = arrays.states[: n_states * kernels.STATE_FIELDS].reshape(n_states, kernels.STATE_FIELDS)

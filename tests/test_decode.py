@@ -20,7 +20,7 @@ class ListDrafter:
 
     def __init__(self, drafts: Sequence[Sequence[int]]) -> None:
         self.drafts: Iterator[Sequence[int]] = iter(drafts)
-        self.source = ""
+        self.sources: Sequence[str] = ()
         self.told: list[int] = []
         self.limits: list[int] = []
         self.begun: list[tuple[object, ...]] = []
@@ -34,7 +34,7 @@ class ListDrafter:
     def propose(self, limit: int) -> Sequence[int]:
         self.limits.append(limit)
         draft = list(next(self.drafts, ()))[:limit]
-        self.source = "list" if draft else ""
+        self.sources = ("list",) * len(draft)
         return draft
 
     def observe(self, ids: Ids) -> None:

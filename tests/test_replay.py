@@ -39,7 +39,7 @@ def make_trace(prompt: Sequence[int], output: Sequence[int], reference: slice = 
 class ListedDrafter:
     """Proposes what it was given, in order, and writes down all it is told."""
 
-    source = "list"
+    sources: Sequence[str] = ()
 
     def __init__(self, *drafts: Sequence[int]) -> None:
         self.drafts = list(drafts)
@@ -53,7 +53,9 @@ class ListedDrafter:
 
     def propose(self, limit: int) -> Sequence[int]:
         self.limits.append(limit)
-        return self.drafts.pop(0) if self.drafts else ()
+        draft = self.drafts.pop(0) if self.drafts else ()
+        self.sources = ("list",) * len(draft)
+        return draft
 
     def observe(self, ids: Ids) -> None:
         self.calls.append(("observe", list(ids)))

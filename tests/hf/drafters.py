@@ -11,7 +11,7 @@ class NaiveCopier:
     """Copies what followed the last earlier occurrence of the longest matching end of the text."""
 
     def __init__(self, most: int = 50) -> None:
-        self.source = ""
+        self.sources: Sequence[str] = ()
         self.most = most
         self.text: list[int] = []
         self.ended = 0
@@ -26,14 +26,17 @@ class NaiveCopier:
         self.ended = 0
 
     def propose(self, limit: int) -> Sequence[int]:
-        self.source = ""
+        self.sources = ()
         for length in (3, 2, 1):
             tail = self.text[-length:]
             for start in range(len(self.text) - length - 1, -1, -1):
                 if self.text[start : start + length] == tail:
-                    self.source = "prompt"
-                    return self.text[start + length :][: min(limit, self.most)]
+                    return self._drafted(self.text[start + length :][: min(limit, self.most)], "prompt")
         return ()
+
+    def _drafted(self, draft: Sequence[int], source: str) -> Sequence[int]:
+        self.sources = (source,) * len(draft)
+        return draft
 
     def observe(self, ids: Ids) -> None:
         self.text.extend(int(token) for token in ids)
@@ -46,8 +49,8 @@ class Garbage(NaiveCopier):
     """Always drafts, and hardly ever right."""
 
     def propose(self, limit: int) -> Sequence[int]:
-        self.source = "garbage"
-        return [(7 * len(self.text) + 3 * offset) % 11 for offset in range(min(limit, 5))]
+        draft = [(7 * len(self.text) + 3 * offset) % 11 for offset in range(min(limit, 5))]
+        return self._drafted(draft, "garbage")
 
 
 class Alternating(NaiveCopier):
@@ -59,9 +62,8 @@ class Alternating(NaiveCopier):
 
     def propose(self, limit: int) -> Sequence[int]:
         self.turn += 1
-        draft = super().propose(limit) if self.turn % 2 else ()
-        self.source = self.source if draft else ""
-        return draft
+        self.sources = ()
+        return super().propose(limit) if self.turn % 2 else ()
 
 
 class Known(NaiveCopier):
@@ -76,5 +78,4 @@ class Known(NaiveCopier):
         self.told += len(ids)
 
     def propose(self, limit: int) -> Sequence[int]:
-        self.source = "known"
-        return self.continuation[self.told :][: min(limit, self.most)]
+        return self._drafted(self.continuation[self.told :][: min(limit, self.most)], "known")

@@ -59,7 +59,7 @@ def test_chunks_tell_where_tokens_were_copied_from(tiny: LanguageModel) -> None:
     chunks = list(stream(tiny, prompt, settings, drafter=NaiveCopier()))
     copied = [chunk for chunk in chunks if chunk.step.accepted]
     assert copied
-    assert {chunk.step.source for chunk in copied} == {"prompt"}
+    assert {source for chunk in copied for source in chunk.step.sources} == {"prompt"}
     stats = chunks[-1].stats
     assert stats.accepted == sum(chunk.step.accepted for chunk in chunks)
     assert stats.by_source["prompt"].accepted == stats.accepted

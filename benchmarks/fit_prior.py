@@ -1,0 +1,55 @@
+"""Fit the prior of the survival model on recorded edits and write it to lookupdec/prior.npz.
+
+    python -m benchmarks.fit_prior FOLDER
+
+FOLDER holds trace files (JSONL). Every file is replayed twice at the cost of a GPU, where drafts are longest: with
+the text under edit as reference and without, past outputs kept. The prior leaves out what depends on the vocabulary.
+"""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+import numpy as np
+
+from lookupdec.cache import RollingCache
+from lookupdec.draft import CopyDrafter
+from lookupdec.policy import CostModel, SurvivalModel
+from lookupdec.replay import Trace, load_traces, replay
+
+PRIOR = Path(__file__).parents[1] / "lookupdec" / "prior.npz"
+COST = CostModel(per_token=0.003)
+
+
+def fit(files: list[list[Trace]]) -> SurvivalModel:
+    """Replay each list of traces in both ways and return what was learnt."""
+    model = SurvivalModel.blank()
+    for with_reference in (True, False):
+        for traces in files:
+            drafter = CopyDrafter(RollingCache(256 << 20), cost=COST, model=model)
+            replay(drafter, traces, with_reference=with_reference)
+    return model
+
+
+def main() -> None:
+    """Run the command."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("folder", type=Path)
+    parser.add_argument("--skip", type=int, default=0, help="leave out the first traces of every file")
+    parser.add_argument("--out", type=Path, default=PRIOR)
+    arguments = parser.parse_args()
+    files = [
+        load_traces(path, 10_000)[arguments.skip :]
+        for path in sorted(arguments.folder.glob("*.jsonl"))
+        if path.stem != "prompt_only"
+    ]
+    model = fit(files)
+    np.savez_compressed(arguments.out, allow_pickle=False, **model.prior())
+    print(f"{arguments.out}: {arguments.out.stat().st_size:,} bytes from {sum(map(len, files))} traces")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,612 @@
+"""Numba kernels of the drafter: follow the text, keep the edit cursor, write a draft. The policy is a table to them.
+
+``own`` and ``past`` are automata as NamedTuples of arrays (states, edges, meta, text), see ``_kernels``; ``past`` may
+be extended by another thread meanwhile: positions beyond its text, and states half written, must do no harm.
+``model`` holds what is learnt (tables, seen, weights, ends), see ``_survival``.
+
+``ends``     [N_ENDS * 3] int32      tokens that outputs ended with: id, outputs ended, times emitted since
+``scratch``  [SCRATCH_SIZE] int64    working space of one drafter
+``stops``    [STOP_BINS] float32     survival below which a draft ends, by the logarithm of hazard over cost
+"""
+
+from __future__ import annotations
+
+import math
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+from numba import njit
+
+from lookupdec._kernels import (
+    COUNT,
+    EDGE_CHAIN,
+    EDGE_TARGET,
+    EDGE_TOKEN,
+    LAST,
+    LENGTH,
+    LINK,
+    MORE,
+    N_TOKENS,
+    NEXT,
+    NONE,
+    RECENT,
+    SEPARATOR,
+    STATE_FIELDS,
+    TOKEN,
+    Automaton,
+    Int32Array,
+    append,
+    context_state,
+    follow,
+    mark,
+    rejoin,
+)
+from lookupdec._survival import (
+    AFTER_SKIP,
+    ANCHOR,
+    AT_ANCHOR,
+    AT_CURSOR,
+    AT_RECENT,
+    CURSOR,
+    END_TOKEN,
+    MATCHED,
+    MISSES,
+    N_CONTEXTS,
+    N_INPUTS,
+    OWN,
+    OWN_LENGTH,
+    PAST,
+    PAST_LENGTH,
+    POSITION_FIELDS,
+    PREVIOUS,
+    PROMPT_STOP,
+    REFERENCE_START,
+    REFERENCE_STOP,
+    RUN,
+    Float32Array,
+    Int64Array,
+    UInt8Array,
+    chance_of,
+    count_bucket,
+    estimate,
+    fill_contexts,
+    learn,
+    length_bucket,
+    vocabulary_logit,
+)
+
+MAX_OPTIONS = 8
+MAX_SIBLINGS = 12  # transitions of a context that are compared to find its most frequent one
+
+N_ENDS = 8
+
+# How the edit cursor is found again: the text around the last difference is searched for the newest tokens.
+SEARCH_BACK, SEARCH_AHEAD = 64, 512
+MAX_COMPARED = 24
+MAX_MATCHED = 600
+MAX_MISSES_ALIGNED = (
+    8  # differences in a row during which a substitution of one token is still the best guess
+)
+JUMP_LENGTH = 16  # a match this long, and twice the cursor's, moves the cursor wherever it is
+
+# A reference is text that is expected to come back: its beginning counts as if this much of it had been copied.
+REFERENCE_RUN = 64
+
+# Where everything has agreed for STEADY_RUN tokens, most of an estimate is used again for STEADY_TOKENS.
+STEADY_RUN, STEADY_TOKENS = 16, 16
+
+FROM_REFERENCE, FROM_PROMPT, FROM_OUTPUT, FROM_PAST, FROM_PHRASE = range(5)
+
+STOP_BINS_PER_OCTAVE, STOP_OCTAVES_BELOW, STOP_BINS = 4, 20, 160
+HAZARD_MEMORY = 0.8  # of the smoothed hazard along a draft
+
+_CELLS = N_INPUTS + 2
+CONTEXTS_AT = 0
+CELLS_AT = CONTEXTS_AT + N_CONTEXTS * 3
+BEST_AT = CELLS_AT + _CELLS
+OPTIONS_AT = BEST_AT + _CELLS
+AHEAD_AT = OPTIONS_AT + 2 * MAX_OPTIONS
+SCRATCH_SIZE = AHEAD_AT + POSITION_FIELDS
+
+
+class Model(NamedTuple):
+    """What a drafter has learnt, as ``_survival`` describes it."""
+
+    tables: Float32Array
+    seen: UInt8Array
+    weights: Float32Array
+    ends: Int32Array
+    phrase_rate: npt.NDArray[np.float32]  # [2]: tokens that a phrase foretold, and how many of them came
+
+
+@njit(cache=True, nogil=True)
+def recent_token(automaton: Automaton, state: int) -> int:
+    """Return what came after the latest occurrence of a context, or NONE."""
+    if state <= 0:
+        return NONE
+    end = automaton.states[state * STATE_FIELDS + RECENT]
+    return automaton.text[end] if 0 <= end < automaton.text.size else NONE
+
+
+@njit(cache=True, nogil=True)
+def frequent_token(automaton: Automaton, state: int) -> int:
+    """Return what came most often after a context, or NONE."""
+    states, edges = automaton.states, automaton.edges
+    at = state * STATE_FIELDS
+    if state <= 0 or states[at + NEXT] == NONE:
+        return NONE
+    best = states[at + TOKEN]
+    slot = states[at + MORE]
+    if slot == NONE:
+        return best
+    most = states[states[at + NEXT] * STATE_FIELDS + COUNT]
+    for _ in range(MAX_SIBLINGS):
+        if slot == NONE:
+            break
+        target = edges[slot + EDGE_TARGET]
+        if target != NONE and states[target * STATE_FIELDS + COUNT] > most:
+            most = states[target * STATE_FIELDS + COUNT]
+            best = edges[slot + EDGE_TOKEN]
+        slot = edges[slot + EDGE_CHAIN]
+    return best
+
+
+@njit(cache=True, nogil=True)
+def follow_match(automaton: Automaton, now: Int64Array, state_field: int, token: int) -> None:
+    """Move the longest match (state and length, two fields of ``now``) on by one token."""
+    states = automaton.states
+    state, length = now[state_field], now[state_field + 1]
+    # Another document may have split the state since: the match then belongs to a shorter one.
+    while state > 0 and length <= states[max(states[state * STATE_FIELDS + LINK], 0) * STATE_FIELDS + LENGTH]:
+        state = max(states[state * STATE_FIELDS + LINK], 0)
+    target = follow(states, automaton.edges, state, token)
+    while target == NONE and state > 0:
+        state = max(states[state * STATE_FIELDS + LINK], 0)
+        length = states[state * STATE_FIELDS + LENGTH]
+        target = follow(states, automaton.edges, state, token)
+    now[state_field] = target if target != NONE else 0
+    now[state_field + 1] = length + 1 if target != NONE else 0
+
+
+@njit(cache=True, nogil=True)
+def set_own_match(own: Automaton, now: Int64Array) -> None:
+    """Take the longest earlier occurrence of the text's end from the automaton's last state."""
+    state = context_state(own.states, own.meta)
+    now[OWN] = state
+    now[OWN_LENGTH] = own.states[state * STATE_FIELDS + LENGTH]
+
+
+@njit(cache=True, nogil=True)
+def common_suffix(text: Int32Array, first: int, second: int, limit: int) -> int:
+    """Return how many tokens before two positions are equal, at most ``limit``."""
+    length = 0
+    while length < limit and length < first and length < second:
+        if text[first - 1 - length] != text[second - 1 - length]:
+            break
+        length += 1
+    return length
+
+
+@njit(cache=True, nogil=True)
+def token_at(own: Automaton, draft: Int32Array, drafted: int, position: int) -> int:
+    """Return the token at a position of the text with the draft appended, or NONE."""
+    size = own.meta[N_TOKENS]
+    if 0 <= position < size:
+        return own.text[position]
+    return draft[position - size] if 0 <= position - size < drafted else NONE
+
+
+@njit(cache=True, nogil=True)
+def add_option(scratch: Int64Array, options: int, token: int, flags: int) -> int:
+    """Note that ``token`` may come next; return the number of options."""
+    if token < 0 or token == SEPARATOR:
+        return options
+    for i in range(options):
+        if scratch[OPTIONS_AT + 2 * i] == token:
+            scratch[OPTIONS_AT + 2 * i + 1] |= flags
+            return options
+    scratch[OPTIONS_AT + 2 * options] = token
+    scratch[OPTIONS_AT + 2 * options + 1] = flags
+    return options + 1
+
+
+@njit(cache=True, nogil=True)
+def gather_options(
+    own: Automaton, past: Automaton, now: Int64Array, draft: Int32Array, drafted: int, scratch: Int64Array
+) -> int:
+    """Write the tokens that some context offers, each once; return how many."""
+    contexts = scratch[CONTEXTS_AT:CELLS_AT]
+    cursor = now[CURSOR]
+    at_cursor = token_at(own, draft, drafted, cursor)
+    if at_cursor == SEPARATOR and cursor == now[REFERENCE_STOP]:
+        at_cursor = now[END_TOKEN]
+    options = add_option(scratch, 0, at_cursor, AT_CURSOR)
+    options = add_option(scratch, options, recent_token(own, contexts[0]), AT_RECENT)
+    options = add_option(scratch, options, frequent_token(own, contexts[0]), 0)
+    options = add_option(scratch, options, recent_token(past, contexts[9]), 0)
+    options = add_option(scratch, options, frequent_token(past, contexts[9]), 0)
+    options = add_option(scratch, options, frequent_token(own, contexts[3]), 0)
+    # What is not an option by itself still says something about one that is.
+    after_skip = token_at(own, draft, drafted, cursor + 1) if cursor >= 0 else NONE
+    at_anchor = own.text[now[ANCHOR]] if now[MISSES] > 0 else NONE
+    if now[MISSES] > 0:
+        options = add_option(scratch, options, after_skip, 0)
+        options = add_option(scratch, options, at_anchor, 0)
+    for i in range(options):
+        token = scratch[OPTIONS_AT + 2 * i]
+        if token == after_skip:
+            scratch[OPTIONS_AT + 2 * i + 1] |= AFTER_SKIP
+        if token == at_anchor:
+            scratch[OPTIONS_AT + 2 * i + 1] |= AT_ANCHOR
+    return options
+
+
+@njit(cache=True, nogil=True)
+def best_option(
+    own: Automaton,
+    past: Automaton,
+    model: Model,
+    now: Int64Array,
+    draft: Int32Array,
+    drafted: int,
+    scratch: Int64Array,
+) -> tuple[int, int, float]:
+    """Return the likeliest next token, its flags and its chance; (NONE, 0, 0.0) where nothing is offered."""
+    contexts = scratch[CONTEXTS_AT:CELLS_AT]
+    cells = scratch[CELLS_AT:BEST_AT]
+    best = scratch[BEST_AT:OPTIONS_AT]
+    fill_contexts(own.states, now[OWN], now[OWN_LENGTH], contexts, 0)
+    fill_contexts(past.states, now[PAST], now[PAST_LENGTH], contexts, 3)
+    options = gather_options(own, past, now, draft, drafted, scratch)
+    token, token_flags, highest = NONE, 0, 0.0
+    for i in range(options):
+        option = scratch[OPTIONS_AT + 2 * i]
+        flags = scratch[OPTIONS_AT + 2 * i + 1]
+        chance = estimate(
+            option, flags, now, contexts, own.states, own.edges, past.states, past.edges, model.tables,
+            model.weights, cells,
+        )  # fmt: skip
+        if chance > highest:
+            token, token_flags, highest = option, flags, chance
+            best[:] = cells
+    return token, token_flags, highest
+
+
+@njit(cache=True, nogil=True)
+def in_reach(now: Int64Array, position: int) -> bool:
+    """Return whether the cursor may go to a position: with a reference, only into it."""
+    if now[REFERENCE_STOP] <= now[REFERENCE_START]:
+        return True
+    return now[REFERENCE_START] <= position < now[REFERENCE_STOP]
+
+
+@njit(cache=True, nogil=True)
+def search_near(text: Int32Array, size: int, anchor: int, stop: int) -> tuple[int, int]:
+    """Return (end, worth) of the best match of the text's end near ``anchor``, (NONE, 0) without one.
+
+    Worth is the matched length, less one at each of 16, 64 and 256 tokens of distance; ties go to the nearest.
+    """
+    found, best, nearest = NONE, 0, 1 << 30
+    last = text[size - 1]
+    for end in range(max(1, anchor - SEARCH_BACK), min(anchor + SEARCH_AHEAD, stop)):
+        if text[end - 1] != last:
+            continue
+        distance = abs(end - anchor - 1)
+        worth = common_suffix(text, end, size, MAX_COMPARED)
+        worth -= (distance > 16) + (distance > 64) + (distance > 256)
+        if worth > best or (worth == best and distance < nearest):
+            found, best, nearest = end, worth, distance
+    return found, best
+
+
+@njit(cache=True, nogil=True)
+def find_cursor(own: Automaton, now: Int64Array, match_end: int) -> None:
+    """Place the cursor after a difference: near the place of the difference, else at the longest match."""
+    size = own.meta[N_TOKENS]
+    cursor = NONE
+    worth = 0
+    if now[CURSOR] >= 0:
+        cursor, worth = search_near(own.text, size, now[ANCHOR], size - 1)
+    length = now[OWN_LENGTH]
+    if in_reach(now, match_end) and (length > worth + 2 or (cursor == NONE and length > 0)):
+        cursor = match_end
+        if length >= 3:
+            now[ANCHOR] = cursor
+    if cursor != NONE:
+        now[CURSOR] = cursor
+    elif now[CURSOR] >= 0 and now[MISSES] <= MAX_MISSES_ALIGNED:
+        now[CURSOR] = min(now[ANCHOR] + 1, size - 2)
+
+
+@njit(cache=True, nogil=True)
+def move_cursor(own: Automaton, now: Int64Array, token: int) -> None:
+    """Bring the cursor up to date with ``token``, which has just been appended."""
+    size = own.meta[N_TOKENS]
+    cursor = now[CURSOR]
+    match_end = own.states[now[OWN] * STATE_FIELDS + RECENT] if now[OWN] > 0 else NONE
+    if 0 <= cursor < size - 1 and own.text[cursor] == token:
+        now[CURSOR] += 1
+        now[MATCHED] = min(now[MATCHED] + 1, MAX_MATCHED)
+        now[RUN] += 1
+        if now[MATCHED] >= 2:
+            now[MISSES] = 0
+    else:
+        if cursor >= 0:
+            if now[MISSES] == 0:
+                now[ANCHOR] = cursor
+            now[MISSES] += 1
+        now[RUN] = 0
+        now[MATCHED] = NONE  # to be counted
+        find_cursor(own, now, match_end)
+    length = now[OWN_LENGTH]
+    matched = common_suffix(own.text, now[CURSOR], size, MAX_MATCHED) if now[MATCHED] < 0 else now[MATCHED]
+    far = now[CURSOR] >= 0 and length >= JUMP_LENGTH and length > 2 * matched and in_reach(now, match_end)
+    if (far and match_end != now[CURSOR]) or (now[CURSOR] < 0 and length >= 4):
+        now[CURSOR] = now[ANCHOR] = match_end
+        now[MISSES] = 0
+        matched = common_suffix(own.text, match_end, size, MAX_MATCHED)
+    now[MATCHED] = max(matched, 0)
+
+
+@njit(cache=True, nogil=True)
+def count_emitted(ends: Int32Array, token: int) -> None:
+    """Note that a token which has ended outputs was emitted."""
+    for at in range(0, ends.size, 3):
+        if ends[at] == token:
+            ends[at + 2] += 1
+
+
+@njit(cache=True, nogil=True)
+def chance_to_go_on(ends: Int32Array, token: int) -> float:
+    """Return the chance that anything comes after ``token``."""
+    for at in range(0, ends.size, 3):
+        if ends[at] == token:
+            return 1.0 - (ends[at + 1] - 0.5) / max(ends[at + 2], ends[at + 1])
+    return 1.0
+
+
+@njit(cache=True, nogil=True)
+def observe(
+    ids: Int32Array,
+    phrase: Int32Array,
+    states: Int32Array,
+    edges: Int32Array,
+    meta: Int32Array,
+    text: Int32Array,
+    past_states: Int32Array,
+    past_edges: Int32Array,
+    past_meta: Int32Array,
+    past_text: Int32Array,
+    tables: Float32Array,
+    seen: UInt8Array,
+    weights: Float32Array,
+    ends: Int32Array,
+    phrase_rate: Float32Array,
+    now: Int64Array,
+    scratch: Int64Array,
+) -> int:
+    """Learn from emitted tokens and append them, as many as there is room for; return how many.
+
+    ``phrase`` is what a phrase foretold for these tokens, empty without one. The arrays come one by one since
+    handing over tuples of arrays costs three times as much.
+    """
+    own = Automaton(states, edges, meta, text)
+    past = Automaton(past_states, past_edges, past_meta, past_text)
+    model = Model(tables, seen, weights, ends, phrase_rate)
+    done = 0
+    foretold = True
+    while done < ids.size:
+        token = ids[done]
+        size = meta[N_TOKENS]
+        last = meta[LAST]
+        guess, _, chance = best_option(own, past, model, now, ids, 0, scratch)
+        if (meta[1] + 2) * STATE_FIELDS > states.size or size >= text.size:
+            break
+        known = follow(states, edges, last, token) != NONE
+        if not (rejoin(states, edges, meta, token) if known else append(states, edges, meta, token)):
+            break
+        text[size] = token
+        meta[N_TOKENS] = size + 1
+        mark(states, last, size)
+        if guess != NONE:
+            learn(
+                guess == token, chance, model.tables, model.seen, model.weights, scratch[BEST_AT:OPTIONS_AT]
+            )
+        if foretold and done < phrase.size:
+            foretold = phrase[done] == token
+            model.phrase_rate[0] += 1
+            model.phrase_rate[1] += foretold
+        count_emitted(model.ends, token)
+        set_own_match(own, now)
+        follow_match(past, now, PAST, token)
+        move_cursor(own, now, token)
+        now[PREVIOUS] = token
+        done += 1
+    return done
+
+
+@njit(cache=True, nogil=True)
+def source_at(now: Int64Array, position: int) -> int:
+    """Return what a position of the own text is part of."""
+    if now[REFERENCE_START] <= position <= now[REFERENCE_STOP] and now[REFERENCE_STOP] > now[REFERENCE_START]:
+        return FROM_REFERENCE
+    return FROM_PROMPT if position < now[PROMPT_STOP] else FROM_OUTPUT
+
+
+@njit(cache=True, nogil=True)
+def source_of(own: Automaton, now: Int64Array, flags: int, scratch: Int64Array, token: int) -> int:
+    """Return where a drafted token was copied from, one of FROM_REFERENCE .. FROM_PAST."""
+    position = NONE
+    if flags & AT_CURSOR:
+        position = now[CURSOR]
+    elif flags & AFTER_SKIP:
+        position = now[CURSOR] + 1
+    elif flags & AT_ANCHOR:
+        position = now[ANCHOR]
+    else:
+        for context in range(2):
+            target = follow(own.states, own.edges, scratch[CONTEXTS_AT + context * 3], token)
+            if target != NONE and scratch[CONTEXTS_AT + context * 3] > 0:
+                position = own.states[target * STATE_FIELDS + RECENT] - 1
+                break
+        if position < 0:
+            return FROM_PAST
+    return source_at(now, position)
+
+
+@njit(cache=True, nogil=True)
+def look_ahead(own: Automaton, past: Automaton, ahead: Int64Array, token: int, flags: int) -> None:
+    """Move a copy of the position on by a drafted token, which is not in the text."""
+    follow_match(own, ahead, OWN, token)
+    follow_match(past, ahead, PAST, token)
+    if flags & AT_CURSOR:
+        ahead[CURSOR] += 1
+        ahead[MATCHED] += 1
+        ahead[RUN] += 1
+        if ahead[MATCHED] >= 2:
+            ahead[MISSES] = 0
+    elif ahead[MISSES] > 0 and flags & (AFTER_SKIP | AT_ANCHOR):
+        ahead[CURSOR] = ahead[CURSOR] + 2 if flags & AFTER_SKIP else ahead[ANCHOR] + 1
+        ahead[MATCHED] = ahead[RUN] = 1
+        ahead[MISSES] = 0
+    else:
+        end = own.states[ahead[OWN] * STATE_FIELDS + RECENT] if ahead[OWN] > 0 else NONE
+        ahead[CURSOR] = end
+        ahead[MATCHED] = ahead[OWN_LENGTH] if end >= 0 else 0
+        ahead[RUN] = 0
+    ahead[PREVIOUS] = token
+
+
+@njit(cache=True, nogil=True)
+def stop_below(stops: Float32Array, hazard_over_cost: float) -> float:
+    """Return the survival below which a draft ends."""
+    octaves = math.log2(max(hazard_over_cost, 1e-9)) + STOP_OCTAVES_BELOW
+    return stops[min(max(int(octaves * STOP_BINS_PER_OCTAVE), 0), STOP_BINS - 1)]
+
+
+@njit(cache=True, nogil=True)
+def steady_place(states: Int32Array, past_states: Int32Array, ahead: Int64Array, at_cursor: int) -> int:
+    """Return a number for the kind of place where everything agrees on one token, NONE where it does not.
+
+    Everything: a copy that has gone on for a while, and longest matches that have never gone on otherwise. Where
+    the number stays the same, so does nearly all that an estimate is made from.
+    """
+    at, past_at = ahead[OWN] * STATE_FIELDS, ahead[PAST] * STATE_FIELDS
+    if ahead[RUN] < STEADY_RUN or at == 0 or states[at + NEXT] == NONE or states[at + MORE] != NONE:
+        return NONE
+    if states[at + TOKEN] != at_cursor or ahead[CURSOR] == ahead[PROMPT_STOP]:
+        return NONE
+    past_counts = 0
+    if past_at > 0:
+        if past_states[past_at + NEXT] == NONE or past_states[past_at + MORE] != NONE:
+            return NONE
+        if past_states[past_at + TOKEN] != at_cursor:
+            return NONE
+        past_counts = 1 + count_bucket(past_states[past_at + COUNT])
+    lengths = length_bucket(ahead[RUN]) * 256 + length_bucket(ahead[OWN_LENGTH]) * 16
+    lengths += length_bucket(ahead[PAST_LENGTH])
+    inside = 1 if ahead[REFERENCE_START] <= ahead[CURSOR] < ahead[REFERENCE_STOP] else 0
+    return ((count_bucket(states[at + COUNT]) * 8 + past_counts) * 2 + inside) * 4096 + lengths
+
+
+@njit(cache=True, nogil=True)
+def step_steadily(states: Int32Array, past_states: Int32Array, ahead: Int64Array, token: int) -> None:
+    """Do what ``look_ahead`` does, in a steady place."""
+    ahead[OWN] = states[ahead[OWN] * STATE_FIELDS + NEXT]
+    ahead[OWN_LENGTH] += 1
+    if ahead[PAST] > 0:
+        ahead[PAST] = past_states[ahead[PAST] * STATE_FIELDS + NEXT]
+        ahead[PAST_LENGTH] += 1
+    ahead[CURSOR] += 1
+    ahead[MATCHED] += 1
+    ahead[RUN] += 1
+    ahead[MISSES] = 0
+    ahead[PREVIOUS] = token
+
+
+@njit(cache=True, nogil=True)
+def propose(
+    draft: Int32Array,
+    sources: UInt8Array,
+    phrase: Int32Array,
+    stops: Float32Array,
+    per_token: float,
+    states: Int32Array,
+    edges: Int32Array,
+    meta: Int32Array,
+    text: Int32Array,
+    past_states: Int32Array,
+    past_edges: Int32Array,
+    past_meta: Int32Array,
+    past_text: Int32Array,
+    tables: Float32Array,
+    seen: UInt8Array,
+    weights: Float32Array,
+    ends: Int32Array,
+    phrase_rate: Float32Array,
+    now: Int64Array,
+    scratch: Int64Array,
+) -> int:
+    """Write the likeliest continuation into ``draft`` for as long as it pays; return its length.
+
+    The draft goes on while the chance that all of it comes (``survival``) is above what ``stops`` asks for at the
+    present chance of a difference (``hazard``): in text that goes on safely little is gained by drafting past a
+    doubt, since the next pass copies it as cheaply. Derived in docs/architecture.md.
+    """
+    own = Automaton(states, edges, meta, text)
+    past = Automaton(past_states, past_edges, past_meta, past_text)
+    model = Model(tables, seen, weights, ends, phrase_rate)
+    best = scratch[BEST_AT:OPTIONS_AT]
+    ahead = scratch[AHEAD_AT : AHEAD_AT + POSITION_FIELDS]
+    ahead[:] = now
+    survival = 1.0
+    hazard = -1.0
+    phrase_size = phrase.size
+    size = meta[N_TOKENS]
+    highest_stop = max(stops[0], 1.5 * per_token)
+    drafted = 0
+    estimated_place, estimated_logit, age = NONE, 0.0, 0
+    while drafted < draft.size:
+        place = NONE
+        if 0 <= ahead[CURSOR] < size:
+            place = steady_place(states, past_states, ahead, text[ahead[CURSOR]])
+        steady = place != NONE and place == estimated_place and age < STEADY_TOKENS and phrase_size == 0
+        source = FROM_PAST
+        if steady:
+            age += 1
+            token, flags = states[ahead[OWN] * STATE_FIELDS + TOKEN], AT_CURSOR
+            chance = chance_of(estimated_logit + vocabulary_logit(token, ahead, tables, weights, best))
+        else:
+            token, flags, chance = best_option(own, past, model, ahead, draft, drafted, scratch)
+            if drafted < phrase_size:
+                rate = (phrase_rate[1] + 9.0) / (phrase_rate[0] + 10.0)
+                if token == NONE or rate > chance:
+                    token, flags, chance, source = phrase[drafted], 0, rate, FROM_PHRASE
+            if token == NONE or (flags & AT_CURSOR and ahead[CURSOR] == now[PROMPT_STOP]):
+                break
+            estimated_place, age = place, 0
+            if place != NONE and source != FROM_PHRASE:
+                logit = math.log(chance / (1.0 - chance))
+                estimated_logit = logit - vocabulary_logit(token, ahead, tables, weights, best)
+        survival *= chance
+        hazard = (
+            1.0 - chance if hazard < 0 else HAZARD_MEMORY * hazard + (1.0 - HAZARD_MEMORY) * (1.0 - chance)
+        )
+        if survival < highest_stop and survival < max(stop_below(stops, hazard / per_token), 1.5 * per_token):
+            break
+        if drafted < phrase_size and phrase[drafted] != token:
+            phrase_size = 0
+        if source != FROM_PHRASE:
+            source = source_at(now, ahead[CURSOR]) if steady else source_of(own, ahead, flags, scratch, token)
+        sources[drafted] = source
+        draft[drafted] = token
+        drafted += 1
+        survival *= chance_to_go_on(ends, token)
+        if steady:
+            step_steadily(states, past_states, ahead, token)
+            if ahead[PAST] == 0 and past_states.size > STATE_FIELDS:
+                follow_match(past, ahead, PAST, token)
+        else:
+            look_ahead(own, past, ahead, token, flags)
+    return drafted

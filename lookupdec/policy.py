@@ -1,0 +1,209 @@
+"""What a draft is worth: the cost of a drafted token, the survival below which drafting stops, and what was learnt.
+
+Knows no text. Why the stop rule looks as it does stands in docs/architecture.md ("How long a draft pays").
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import zipfile
+from collections.abc import Mapping
+from dataclasses import dataclass
+from importlib.resources import files
+from pathlib import Path
+from typing import Any, Self
+
+import numpy as np
+import numpy.typing as npt
+
+from lookupdec import _copying as copying
+from lookupdec import _survival as survival
+from lookupdec.errors import FileError, InputError
+
+MIN_COST, MAX_COST = 1e-5, 10.0
+CAUTION = 0.9  # the share of the derived survival that is asked for; measured, see docs/log.md
+FORMAT = "lookupdec-survival-1"
+
+
+@dataclass(frozen=True, slots=True)
+class CostModel:
+    """What one more drafted token costs, in forward passes of one token.
+
+    Parameters
+    ----------
+    per_token
+        0.03 is a CPU with a small model, 0.003 a 7B model on a data-centre GPU.
+    """
+
+    per_token: float = 0.03
+
+    def __post_init__(self) -> None:
+        if not (isinstance(self.per_token, int | float) and MIN_COST <= self.per_token <= MAX_COST):
+            raise InputError(f"per_token must lie in {MIN_COST} .. {MAX_COST}, got {self.per_token}")
+
+    @classmethod
+    def from_passes(cls, seconds: Mapping[int, float]) -> Self:
+        """Fit the cost to measured passes: seconds by width in tokens, width 1 among them.
+
+        The slope through the one-token pass that fits the other widths best (least squares over the widths).
+
+        Raises
+        ------
+        InputError
+            Width 1 or any wider one is missing, or a duration is not positive.
+        """
+        widths = [width for width in seconds if width > 1]
+        if 1 not in seconds or not widths or min(seconds.values()) <= 0:
+            raise InputError(
+                "measured passes must include width 1 and a wider one, all with positive seconds"
+            )
+        single = seconds[1]
+        rise = sum((seconds[width] / single - 1.0) * (width - 1) for width in widths)
+        slope = rise / sum((width - 1) ** 2 for width in widths)
+        return cls(per_token=min(max(slope, MIN_COST), MAX_COST))
+
+    def stops(self) -> survival.Float32Array:
+        """Return the survival to ask for, shape (STOP_BINS,), by the logarithm of hazard over cost."""
+        bins = np.arange(copying.STOP_BINS) + 0.5
+        ratios = np.exp2(bins / copying.STOP_BINS_PER_OCTAVE - copying.STOP_OCTAVES_BELOW)
+        return np.array([CAUTION * math.exp(-best_exposure(ratio)) for ratio in ratios], np.float32)
+
+
+def best_exposure(hazard_over_cost: float) -> float:
+    """Return x = hazard x length of the best draft: the positive root of e**x - 1 - x = hazard / cost.
+
+    It minimises the cost of a copy that ends with a constant chance per token, (1 + cost x length) a pass.
+    """
+    exposure = math.sqrt(2 * hazard_over_cost) if hazard_over_cost < 1 else math.log1p(hazard_over_cost) + 0.5
+    for _ in range(30):
+        rise = math.expm1(exposure)
+        exposure -= (rise - exposure - hazard_over_cost) / max(rise, 1e-12)
+        exposure = max(exposure, 1e-6)
+    return exposure
+
+
+class SurvivalModel:
+    """What a drafter has learnt about which tokens come, as ``_survival`` describes it.
+
+    A new one starts from what was fitted on recorded edits of other repositories (``prior.npz``); what depends
+    on the vocabulary starts empty.
+    """
+
+    def __init__(self, arrays: copying.Model) -> None:
+        self.arrays = arrays
+
+    @classmethod
+    def new(cls) -> Self:
+        """Return a model that has seen nothing but the prior."""
+        return cls._from_prior(_prior())
+
+    @classmethod
+    def blank(cls) -> Self:
+        """Return a model without any prior: every rate at one half."""
+        tables = np.zeros(survival.TABLE_SIZE, np.float32)
+        weights = np.full((survival.WEIGHT_ROWS, survival.ROW), 0.12, np.float32)
+        weights[:, survival.N_INPUTS] = 0.0
+        return cls(_with_rest(tables, np.zeros(survival.TABLE_SIZE, np.uint8), weights.ravel()))
+
+    @classmethod
+    def _from_prior(cls, prior: Mapping[str, npt.NDArray[Any]]) -> Self:
+        tables = np.zeros(survival.TABLE_SIZE, np.float32)
+        seen = np.zeros(survival.TABLE_SIZE, np.uint8)
+        tables[: survival.SHAPE_SIZE] = prior["tables"]
+        seen[: survival.SHAPE_SIZE] = prior["seen"]
+        for start, stop, width in VOCABULARY_TABLES:
+            tables[start:stop] = np.tile(prior["averages"][:width], (stop - start) // width)
+            seen[start:stop] = 1
+        tables[survival.TOKEN_PAIR :] = prior["averages"][survival.DEPTHS]
+        return cls(_with_rest(tables, seen, prior["weights"].astype(np.float32)))
+
+    def prior(self) -> dict[str, npt.NDArray[Any]]:
+        """Return the part that does not depend on the vocabulary, rounded to what is worth keeping."""
+        model = self.arrays
+        averages = [
+            _average_logit(model, slice(start + depth, stop, width))
+            for start, stop, width in VOCABULARY_TABLES[:1]
+            for depth in range(width)
+        ]
+        averages.append(_average_logit(model, slice(survival.TOKEN_PAIR, survival.TABLE_SIZE)))
+        return {
+            "tables": model.tables[: survival.SHAPE_SIZE].astype(np.float16),
+            "seen": model.seen[: survival.SHAPE_SIZE],
+            "weights": model.weights.astype(np.float16),
+            "averages": np.array(averages, np.float32),
+        }
+
+    def save(self, path: str | Path) -> None:
+        """Write the model to a file (NumPy's npz without pickle). Raises ``FileError``."""
+        header = np.frombuffer(json.dumps({"format": FORMAT}).encode(), np.uint8)
+        try:
+            with Path(path).open("wb") as file:
+                np.savez_compressed(file, header=header, **self.arrays._asdict())
+        except OSError as error:
+            raise FileError(f"cannot write {path}: {error.strerror or error}") from error
+
+    @classmethod
+    def load(cls, path: str | Path) -> Self:
+        """Read a saved model.
+
+        Raises
+        ------
+        FileError
+            The file is missing, damaged or of another version; it is left as it is.
+        """
+        blank = cls.blank().arrays
+        try:
+            with np.load(Path(path), allow_pickle=False) as stored:
+                if json.loads(stored["header"].tobytes()).get("format") != FORMAT:
+                    raise FileError(f"{path} is not of the format {FORMAT}: learn anew without it")
+                arrays = copying.Model(*(stored[name] for name in copying.Model._fields))
+        except FileError:
+            raise
+        except OSError as error:
+            raise FileError(f"cannot read {path}: {error.strerror or error}") from error
+        except (ValueError, KeyError, zipfile.BadZipFile, UnicodeDecodeError, AttributeError) as error:
+            raise FileError(f"{path} is damaged or not a survival model: delete it and learn anew") from error
+        layout = [(array.shape, array.dtype) for array in _arrays(arrays)]
+        if layout != [(array.shape, array.dtype) for array in _arrays(blank)]:
+            raise FileError(f"{path} has arrays of other shapes than {FORMAT}: delete it and learn anew")
+        return cls(arrays)
+
+
+def _arrays(model: copying.Model) -> list[npt.NDArray[Any]]:
+    return list(model)
+
+
+VOCABULARY_TABLES = (
+    (survival.LAST_TOKEN, survival.NEXT_TOKEN, survival.DEPTHS),
+    (survival.NEXT_TOKEN, survival.TOKEN_PAIR, survival.DEPTHS),
+)
+
+
+def _with_rest(
+    tables: survival.Float32Array, seen: survival.UInt8Array, weights: survival.Float32Array
+) -> copying.Model:
+    ends = np.full(copying.N_ENDS * 3, -1, np.int32)
+    return copying.Model(tables, seen, weights, ends, np.zeros(2, np.float32))
+
+
+def _average_logit(model: copying.Model, cells: slice) -> float:
+    weights = model.seen[cells].astype(np.float64)
+    if not weights.any():
+        return 0.0
+    rate = float(np.average(1.0 / (1.0 + np.exp(-model.tables[cells].astype(np.float64))), weights=weights))
+    return math.log(rate / (1.0 - rate))
+
+
+_PRIOR: dict[str, npt.NDArray[Any]] = {}
+
+
+def _prior() -> dict[str, npt.NDArray[Any]]:
+    """Return the packaged prior, read once."""
+    if not _PRIOR:
+        with (
+            (files("lookupdec") / "prior.npz").open("rb") as file,
+            np.load(file, allow_pickle=False) as stored,
+        ):
+            _PRIOR.update({name: stored[name] for name in stored.files})
+    return _PRIOR
