@@ -1,6 +1,9 @@
 """Lookup decoding with transformers: load a model, generate, stream, or stand in for its ``generate``."""
 
-from lookupdec.hf.generate import Chunk, Generation, custom_generate, generate, stream
+from lookupdec.hf.drop_in import custom_generate
+from lookupdec.hf.generate import Chunk, Generation, generate, stream
+from lookupdec.hf.logprobs import TokenLogprob
+from lookupdec.hf.many import generate_many
 from lookupdec.hf.models import LanguageModel, load
 from lookupdec.hf.settings import Settings
 
@@ -9,8 +12,10 @@ __all__ = [
     "Generation",
     "LanguageModel",
     "Settings",
+    "TokenLogprob",
     "custom_generate",
     "generate",
+    "generate_many",
     "load",
     "stream",
 ]

@@ -4,9 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from typing import Protocol
 
 import torch
 from transformers import LogitsProcessor, LogitsProcessorList
+
+
+class Recorder(Protocol):
+    """Watches the choices, once per emitted token and in order; all tensors are ``[1, vocabulary]`` float32."""
+
+    def see_logits(self, logits: torch.Tensor) -> None:
+        """Take what the model gave. Processors may work in place afterwards: copy what is to be kept."""
+        ...
+
+    def see_choice(self, scores: torch.Tensor, token: int) -> None:
+        """Take what the processors made of it, and the choice."""
+        ...
 
 
 @dataclass(slots=True)
@@ -17,6 +30,16 @@ class Record:
     keep_logits: bool = False
     scores: list[torch.Tensor] = field(default_factory=list)
     logits: list[torch.Tensor] = field(default_factory=list)
+
+    def see_logits(self, logits: torch.Tensor) -> None:
+        """Keep a copy where logits are asked for."""
+        if self.keep_logits:
+            self.logits.append(logits.clone())
+
+    def see_choice(self, scores: torch.Tensor, token: int) -> None:  # noqa: ARG002
+        """Keep the scores where they are asked for."""
+        if self.keep_scores:
+            self.scores.append(scores)
 
 
 class Chooser:
@@ -34,12 +57,12 @@ class Chooser:
         limit: int,
         sample: bool,
         generator: torch.Generator | None = None,
-        record: Record | None = None,
+        recorder: Recorder | None = None,
     ) -> None:
         self._processors = processors
         self._sample = sample
         self._generator = generator
-        self._record = record if record is not None and (record.keep_scores or record.keep_logits) else None
+        self._recorder = recorder
         self._length = prompt.shape[-1]
         self._ids = prompt.new_zeros((1, self._length + limit))
         self._ids[:, : self._length] = prompt
@@ -58,7 +81,7 @@ class Chooser:
     def choices(self, logits: torch.Tensor) -> Iterator[int]:
         """Yield the choice at every row of ``logits``, ``[rows, vocabulary]``, lazily."""
         chosen: Iterator[int]
-        if self._sample or self._processors or self._record:
+        if self._sample or self._processors or self._recorder is not None:
             chosen = (self._choose(logits[i : i + 1]) for i in range(len(logits)))
         else:
             # One reduction and one transfer for the whole pass: nothing here depends on what came before.
@@ -70,14 +93,15 @@ class Chooser:
     @torch.no_grad()
     def _choose(self, row: torch.Tensor) -> int:
         raw = row.to(device=self._ids.device, dtype=torch.float32, copy=True)
-        if self._record and self._record.keep_logits:
-            # A processor may work in place.
-            self._record.logits.append(raw.clone())
+        if self._recorder is not None:
+            self._recorder.see_logits(raw)
         scores: torch.Tensor = self._processors(self.ids, raw)  # type: ignore[arg-type]
-        if self._record and self._record.keep_scores:
-            self._record.scores.append(scores)
-        if not self._sample:
-            return int(scores.argmax(dim=-1).item())
+        token = self._draw(scores) if self._sample else int(scores.argmax(dim=-1).item())
+        if self._recorder is not None:
+            self._recorder.see_choice(scores, token)
+        return token
+
+    def _draw(self, scores: torch.Tensor) -> int:
         chances = torch.nn.functional.softmax(scores, dim=-1)
         return int(torch.multinomial(chances, num_samples=1, generator=self._generator).item())
 

@@ -1,4 +1,4 @@
-"""Generate with a transformers model: whole texts, streams, and the drop-in for its ``generate``.
+"""Generate with a transformers model: whole texts and streams.
 
 Everything about settings is left to transformers: its own ``generate`` prepares inputs, cache and logits
 processors and hands them over through its public ``custom_generate`` hook, so the same settings mean the
@@ -21,12 +21,12 @@ from transformers import (
     PreTrainedModel,
     StoppingCriteriaList,
 )
-from transformers.generation.configuration_utils import GenerationMode
-from transformers.generation.utils import GenerateDecoderOnlyOutput
 
 from lookupdec.decode import Drafter, decode, stops_at
+from lookupdec.draft import CopyDrafter
 from lookupdec.errors import ContextFullError, InputError
-from lookupdec.hf.choose import Chooser, CountPenalty, Record
+from lookupdec.hf.choose import Chooser, CountPenalty
+from lookupdec.hf.logprobs import LogprobRecord, TokenLogprob
 from lookupdec.hf.models import LanguageModel, Prompt
 from lookupdec.hf.settings import Settings
 from lookupdec.hf.target import ModelTarget, check_model
@@ -44,17 +44,24 @@ _DEFAULTS = Settings()
 class Chunk:
     """What one pass added to a stream.
 
-    ``text`` may be empty: a half character or what may become a stop string is held back. ``step`` has
-    the ids and how many of them were copied from where. ``stats`` is the running count, the same object
-    in every chunk. ``finish_reason`` is set in the last chunk only, and ``stop`` names the stop string
-    that ended it.
+    ``pieces`` is what each of its tokens added to the text. A piece may be empty: a half character or what
+    may become a stop string is held back, and comes with a later token. ``step`` has the ids and how many of
+    them were copied from where. ``stats`` is the running count, the same object in every chunk.
+    ``finish_reason`` is set in the last chunk only, and ``stop`` names the stop string that ended it.
+    ``logprobs`` has one entry per token where they were asked for.
     """
 
-    text: str
+    pieces: tuple[str, ...]
     step: Step
     stats: Stats
     finish_reason: FinishReason | None = None
     stop: str | None = None
+    logprobs: tuple[TokenLogprob, ...] = ()
+
+    @property
+    def text(self) -> str:
+        """The text of all its tokens."""
+        return "".join(self.pieces)
 
     @property
     def ids(self) -> tuple[int, ...]:
@@ -67,7 +74,7 @@ class Generation:
     """A finished output.
 
     ``ids`` are all emitted tokens, an end-of-text token or those of a stop string included; ``text`` has
-    neither.
+    neither. ``logprobs`` has one entry per id where they were asked for.
     """
 
     text: str
@@ -75,6 +82,7 @@ class Generation:
     finish_reason: FinishReason
     stats: Stats
     stop: str | None = None
+    logprobs: tuple[TokenLogprob, ...] = ()
 
 
 def generate(
@@ -96,6 +104,7 @@ def generate(
         finish_reason=last.finish_reason,
         stats=last.stats,
         stop=last.stop,
+        logprobs=tuple(logprob for chunk in chunks for logprob in chunk.logprobs),
     )
 
 
@@ -110,6 +119,9 @@ def stream(
 ) -> Generator[Chunk, None, None]:
     """Generate and yield a ``Chunk`` per forward pass; the last one has the finish reason.
 
+    A chunk has as many tokens as the pass confirmed; who wants one event a token finds the text of each in
+    its ``pieces``.
+
     ``drafter`` is a fresh ``CopyDrafter`` where none is given; ``PlainDrafter()`` decodes plainly. A
     drafter serves one request at a time, so give every thread its own. ``reference`` is text expected to
     come back: text, ids, or a span of the prompt's ids. What is wrong with the request is raised here,
@@ -118,25 +130,27 @@ def stream(
     Raises ``ContextFullError``, ``InputError`` or ``UnsupportedCacheError``.
     """
     ids = model.encode_prompt(prompt)
-    limit = _room(model, len(ids), settings)
+    limit = room(model, len(ids), settings)
     prepared = _prepare(model.model, ids, settings, limit)
-    generator = torch.Generator(device=model.device)
-    if settings.seed is None:
-        generator.seed()
-    else:
-        generator.manual_seed(settings.seed)
+    ending = _Ending(model, settings, prepared.config)
     chooser = Chooser(
-        prepared.ids, prepared.processors, limit=limit, sample=settings.samples, generator=generator
+        prepared.ids,
+        prepared.processors,
+        limit=limit,
+        sample=settings.samples,
+        generator=_seeded_generator(model.device, settings.seed),
+        recorder=ending.logprobs,
     )
-    target = ModelTarget(model.model, prepared.inputs, chooser)
+    target = ModelTarget(
+        model.model, prepared.inputs, chooser, prefill_chunk=prepared.config.prefill_chunk_size
+    )
     if isinstance(reference, str):
         reference = model.encode_text(reference)
-    ending = _Ending(model, settings, prepared.config)
 
     def steps(stats: Stats) -> Generator[Step, None, None]:
         return decode(
             target,
-            drafter if drafter is not None else _copy_drafter(),
+            CopyDrafter() if drafter is None else drafter,
             ids,
             limit=limit,
             is_last=ending.is_last,
@@ -148,61 +162,14 @@ def stream(
     return _chunks(steps, ending, limit)
 
 
-def custom_generate(
-    model: PreTrainedModel,
-    input_ids: torch.Tensor,
-    *,
-    logits_processor: LogitsProcessorList,
-    stopping_criteria: StoppingCriteriaList,
-    generation_config: GenerationConfig,
-    drafter: Drafter | None = None,
-    stats: Stats | None = None,
-    **model_kwargs: Any,
-) -> torch.Tensor | GenerateDecoderOnlyOutput:
-    """Drop-in for greedy and sampled ``model.generate``: pass it as ``custom_generate=custom_generate``.
-
-    The output equals that of plain ``model.generate``; draws come from torch's global random numbers.
-    ``drafter=`` and ``stats=`` can be passed to ``model.generate`` along with it. transformers hands
-    neither a ``streamer`` nor the ``tokenizer`` for ``stop_strings`` to a callable: use
-    ``lookupdec.hf.stream``, or a ``StopStringCriteria``.
-
-    Raises ``InputError`` for batches, beams and what else is not one growing text, ``UnsupportedCacheError``.
-    """
-    _check_drop_in(model, input_ids, generation_config)
-    keeps = bool(generation_config.return_dict_in_generate)
-    record = Record(
-        keep_scores=keeps and bool(generation_config.output_scores),
-        keep_logits=keeps and bool(generation_config.output_logits),
-    )
-    limit = generation_config.max_length - input_ids.shape[1]
-    sample = bool(generation_config.do_sample)
-    chooser = Chooser(input_ids.to(model.device), logits_processor, limit=limit, sample=sample, record=record)
-    target = ModelTarget(model, model_kwargs, chooser)
-
-    def is_last(_token: int) -> bool:
-        scores = tuple(record.scores) if record.keep_scores else None
-        return bool(stopping_criteria(chooser.ids, scores).all())
-
-    drafter = drafter if drafter is not None else _copy_drafter()
-    for _ in decode(target, drafter, input_ids[0].tolist(), limit=limit, is_last=is_last, stats=stats):
-        pass
-    target.finish()
-    sequences = chooser.ids.clone().to(input_ids.device)
-    if not keeps:
-        return sequences
-    scores = tuple(record.scores) if record.keep_scores else None
-    logits = tuple(record.logits) if record.keep_logits else None
-    output = GenerateDecoderOnlyOutput(sequences=sequences, scores=scores, logits=logits)  # type: ignore[arg-type]
-    output[target.cache_name] = target.cache
-    return output
-
-
 class _Ending:
-    """Decides after each token whether the output ends there, and remembers why."""
+    """Decides after each token whether the output ends there, remembers why, and collects what to show."""
 
     def __init__(self, model: LanguageModel, settings: Settings, config: GenerationConfig) -> None:
-        self.text = TextStream(model.tokenizer, settings.stop_strings)
         self.reason: FinishReason | None = None
+        self.logprobs = None if settings.logprobs is None else LogprobRecord(settings.logprobs)
+        self._text = TextStream(model.tokenizer, settings.stop_strings)
+        self._pieces: list[str] = []
         self._is_eos = stops_at(eos_ids(config))
         self._seconds = settings.deadline
         self._ends_at = 0.0
@@ -214,11 +181,21 @@ class _Ending:
     def is_last(self, token: int) -> bool:
         """Take in one emitted token."""
         # An end-of-text token is no text, whichever token was declared to be one.
-        if self._is_eos(token) or self.text.push(token):
+        if self._is_eos(token) or self._text.push(token):
             self.reason = "stop"
         elif self._seconds is not None and monotonic() >= self._ends_at:
             self.reason = "deadline"
+        self._pieces.append(self._text.take(final=self.reason is not None))
         return self.reason is not None
+
+    def chunk(self, step: Step, stats: Stats, *, is_full: bool) -> Chunk:
+        """Return the chunk of the tokens since the last one; ``is_full`` where there is no room for more."""
+        reason = self.reason or ("length" if is_full else None)
+        if reason == "length":
+            self._pieces[-1] += self._text.take(final=True)
+        pieces, self._pieces = tuple(self._pieces), []
+        logprobs = self.logprobs.take() if self.logprobs is not None else ()
+        return Chunk(pieces, step, stats, reason, self._text.stopped_by, logprobs)
 
 
 def _chunks(
@@ -228,9 +205,16 @@ def _chunks(
     ending.begin()
     with closing(steps(stats)) as passes:
         for step in passes:
-            reason = ending.reason or ("length" if stats.tokens >= limit else None)
-            text = ending.text.take(final=reason is not None)
-            yield Chunk(text, step, stats, reason, ending.text.stopped_by)
+            yield ending.chunk(step, stats, is_full=stats.tokens >= limit)
+
+
+def _seeded_generator(device: torch.device, seed: int | None) -> torch.Generator:
+    generator = torch.Generator(device=device)
+    if seed is None:
+        generator.seed()
+    else:
+        generator.manual_seed(seed)
+    return generator
 
 
 @dataclass(frozen=True, slots=True)
@@ -280,39 +264,20 @@ def _hand_over(
     return _Prepared(input_ids, logits_processor, generation_config, model_kwargs)
 
 
-def _room(model: LanguageModel, prompt_length: int, settings: Settings) -> int:
-    """Return how many tokens may be generated after the prompt."""
+def room(model: LanguageModel, prompt_length: int, settings: Settings) -> int:
+    """Return how many tokens may be generated after the prompt. Raises ``ContextFullError`` for none."""
     context = model.context_length
     if context is None:
         if settings.max_new_tokens is None:
             raise InputError("this model's config has no context length: set max_new_tokens")
         return settings.max_new_tokens
-    room = context - prompt_length
-    if room < 1:
+    left = context - prompt_length
+    if left < 1:
         raise ContextFullError(
             f"the prompt has {prompt_length} tokens, but at most {context - 1} fit the model's context of "
             f"{context} and leave room for an answer: shorten it"
         )
-    return min(room, settings.max_new_tokens or room)
-
-
-def _check_drop_in(model: PreTrainedModel, input_ids: torch.Tensor, config: GenerationConfig) -> None:
-    check_model(model)
-    mode = config.get_generation_mode()
-    if mode not in (GenerationMode.GREEDY_SEARCH, GenerationMode.SAMPLE):
-        kind = mode.value.replace("_", " ")
-        raise InputError(f"lookup decoding is for greedy decoding and sampling, not for {kind}")
-    if input_ids.shape[0] != 1:
-        raise InputError(
-            f"lookup decoding takes one sequence at a time, not {input_ids.shape[0]}: generate each alone"
-        )
-    if config.use_cache is False:
-        raise InputError("lookup decoding needs the KV cache: leave out use_cache=False")
-    if config.return_dict_in_generate and (config.output_attentions or config.output_hidden_states):
-        raise InputError(
-            "lookup decoding keeps no attentions and no hidden states: leave out output_attentions and "
-            "output_hidden_states, or call generate without custom_generate"
-        )
+    return min(left, settings.max_new_tokens or left)
 
 
 def eos_ids(config: GenerationConfig) -> tuple[int, ...]:
@@ -321,9 +286,3 @@ def eos_ids(config: GenerationConfig) -> tuple[int, ...]:
     if eos is None:
         return ()
     return (eos,) if isinstance(eos, int) else tuple(int(token) for token in eos)
-
-
-def _copy_drafter() -> Drafter:
-    from lookupdec.draft import CopyDrafter
-
-    return CopyDrafter()

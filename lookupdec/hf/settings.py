@@ -25,7 +25,8 @@ class Settings:
     that end the output and are not part of its text. ``eos_token_id=()`` ends at no token. Frequency and
     presence penalties count the generated tokens only. ``deadline`` is in seconds, prefill included; at
     least one token comes out. ``logits_processor`` run after the model's own and before temperature and
-    the truncations, once per emitted token.
+    the truncations, once per emitted token. ``logprobs`` asks for the log-probability of every emitted token
+    and that many of the likeliest alternatives; 0 asks for the emitted token's alone.
     """
 
     max_new_tokens: int | None = None
@@ -47,6 +48,7 @@ class Settings:
     eos_token_id: int | Sequence[int] | None = None
     deadline: float | None = None
     logits_processor: Sequence[LogitsProcessor] = ()
+    logprobs: int | None = None
 
     def __post_init__(self) -> None:
         _check_at_least("max_new_tokens", self.max_new_tokens, 1)
@@ -55,6 +57,7 @@ class Settings:
         _check_at_least("top_k", self.top_k, 0)
         _check_at_least("no_repeat_ngram_size", self.no_repeat_ngram_size, 0)
         _check_at_least("deadline", self.deadline, 0)
+        _check_at_least("logprobs", self.logprobs, 0)
         _check_share("top_p", self.top_p)
         _check_share("min_p", self.min_p, lowest_allowed=True)
         _check_share("typical_p", self.typical_p)

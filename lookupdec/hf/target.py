@@ -23,13 +23,21 @@ class ModelTarget:
     """One generation on one model: its KV cache, its positions and its chooser.
 
     ``inputs`` are the model inputs that ``generate`` of transformers prepared for the prompt, the cache among
-    them under the name this version of transformers gives it.
+    them under the name this version of transformers gives it. ``prefill_chunk`` is how many tokens of the
+    prompt one pass reads; None reads it in one.
 
     Raises ``UnsupportedCacheError`` where the cache cannot be rolled back, and ``InputError`` for model
     inputs other than text.
     """
 
-    def __init__(self, model: PreTrainedModel, inputs: dict[str, Any], chooser: Chooser) -> None:
+    def __init__(
+        self,
+        model: PreTrainedModel,
+        inputs: dict[str, Any],
+        chooser: Chooser,
+        *,
+        prefill_chunk: int | None = None,
+    ) -> None:
         check_model(model)
         unknown = sorted(
             name for name, value in inputs.items() if value is not None and name not in _KNOWN_INPUTS
@@ -46,15 +54,25 @@ class ModelTarget:
         self._mask: torch.Tensor | None = inputs.get("attention_mask")
         self._positions: torch.Tensor | None = inputs.get("position_ids")
         self._keeps_logits = "logits_to_keep" in inputs
+        self._prefill_chunk = prefill_chunk
 
     def start(self, prompt: Ids) -> int:
-        """Read the prompt in one pass and return the first choice."""
+        """Read the prompt, in one pass or in the chunks asked for, and return the first choice."""
         ids = torch.tensor([[int(token) for token in prompt]], device=self._model.device)
         already_read = self.cache.get_seq_length()
         if already_read and (self._positions is None or self._positions.shape[-1] == ids.shape[1]):
             # The caller's cache holds the beginning of these ids.
             ids = ids[:, already_read:]
-        logits = self._forward(ids, rows=1, is_first=True)
+        mask, positions, unread = self._mask, self._positions, ids.shape[1]
+        for chunk in torch.split(ids, self._prefill_chunk or unread, dim=-1):
+            # Counted from the end: both may begin with what the caller's cache holds.
+            unread -= chunk.shape[1]
+            if mask is not None:
+                self._mask = mask[:, : mask.shape[1] - unread]
+            if positions is not None:
+                end = positions.shape[-1] - unread
+                self._positions = positions[..., end - chunk.shape[1] : end]
+            logits = self._forward(chunk, rows=1, is_first=True)
         self._keep_last_position(0)
         return next(self._chooser.choices(logits))
 

@@ -62,7 +62,7 @@ def test_earlier_prefixes_do_not_change() -> None:
 
 def test_in_place_processors_corrupt_neither_logits_nor_the_record() -> None:
     logits, record = torch.eye(3), Record(keep_scores=True, keep_logits=True)
-    list(chooser(logits, [Watching(spoil=5.0)], record=record).choices(logits))
+    list(chooser(logits, [Watching(spoil=5.0)], recorder=record).choices(logits))
     assert logits.equal(torch.eye(3))
     assert torch.cat(record.logits).equal(torch.eye(3))
     assert torch.cat(record.scores).equal(torch.eye(3) + 5)
@@ -70,7 +70,7 @@ def test_in_place_processors_corrupt_neither_logits_nor_the_record() -> None:
 
 def test_half_precision_logits_are_processed_in_float32() -> None:
     logits, record = torch.eye(3, dtype=torch.bfloat16), Record(keep_scores=True)
-    list(chooser(logits, record=record).choices(logits))
+    list(chooser(logits, recorder=record).choices(logits))
     assert record.scores[0].dtype == torch.float32
 
 

@@ -1,0 +1,97 @@
+"""The drop-in for ``generate`` of transformers. Knows no text: ids in, ids out, as there."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from transformers import GenerationConfig, LogitsProcessorList, PreTrainedModel, StoppingCriteriaList
+from transformers.generation.configuration_utils import GenerationMode
+from transformers.generation.utils import GenerateDecoderOnlyOutput
+
+from lookupdec.decode import Drafter, decode
+from lookupdec.draft import CopyDrafter
+from lookupdec.errors import InputError
+from lookupdec.hf.choose import Chooser, Record
+from lookupdec.hf.target import ModelTarget, check_model
+from lookupdec.stats import Stats
+
+
+def custom_generate(
+    model: PreTrainedModel,
+    input_ids: torch.Tensor,
+    *,
+    logits_processor: LogitsProcessorList,
+    stopping_criteria: StoppingCriteriaList,
+    generation_config: GenerationConfig,
+    drafter: Drafter | None = None,
+    stats: Stats | None = None,
+    **model_kwargs: Any,
+) -> torch.Tensor | GenerateDecoderOnlyOutput:
+    """Drop-in for greedy and sampled ``model.generate``: pass it as ``custom_generate=custom_generate``.
+
+    The output equals that of plain ``model.generate``; draws come from torch's global random numbers.
+    ``drafter=`` and ``stats=`` can be passed to ``model.generate`` along with it. transformers hands
+    neither a ``streamer`` nor the ``tokenizer`` for ``stop_strings`` to a callable: use
+    ``lookupdec.hf.stream``, or a ``StopStringCriteria``.
+
+    Raises ``InputError`` for batches, beams and what else is not one growing text, ``UnsupportedCacheError``.
+    """
+    _check_request(model, input_ids, generation_config, model_kwargs.get("attention_mask"))
+    keeps = bool(generation_config.return_dict_in_generate)
+    record = Record(
+        keep_scores=keeps and bool(generation_config.output_scores),
+        keep_logits=keeps and bool(generation_config.output_logits),
+    )
+    limit = generation_config.max_length - input_ids.shape[1]
+    chooser = Chooser(
+        input_ids.to(model.device),
+        logits_processor,
+        limit=limit,
+        sample=bool(generation_config.do_sample),
+        recorder=record if record.keep_scores or record.keep_logits else None,
+    )
+    target = ModelTarget(model, model_kwargs, chooser, prefill_chunk=generation_config.prefill_chunk_size)
+
+    def is_last(_token: int) -> bool:
+        scores = tuple(record.scores) if record.keep_scores else None
+        return bool(stopping_criteria(chooser.ids, scores).all())
+
+    drafter = CopyDrafter() if drafter is None else drafter
+    for _ in decode(target, drafter, input_ids[0].tolist(), limit=limit, is_last=is_last, stats=stats):
+        pass
+    target.finish()
+    sequences = chooser.ids.clone().to(input_ids.device)
+    if not keeps:
+        return sequences
+    scores = tuple(record.scores) if record.keep_scores else None
+    logits = tuple(record.logits) if record.keep_logits else None
+    output = GenerateDecoderOnlyOutput(sequences=sequences, scores=scores, logits=logits)  # type: ignore[arg-type]
+    output[target.cache_name] = target.cache
+    return output
+
+
+def _check_request(
+    model: PreTrainedModel, input_ids: torch.Tensor, config: GenerationConfig, mask: torch.Tensor | None
+) -> None:
+    check_model(model)
+    mode = config.get_generation_mode()
+    if mode not in (GenerationMode.GREEDY_SEARCH, GenerationMode.SAMPLE):
+        kind = mode.value.replace("_", " ")
+        raise InputError(f"lookup decoding is for greedy decoding and sampling, not for {kind}")
+    if input_ids.shape[0] != 1:
+        raise InputError(
+            f"lookup decoding takes one sequence at a time, not {input_ids.shape[0]}: generate each alone, or "
+            "give the prompts to lookupdec.hf.generate_many"
+        )
+    if mask is not None and mask.dim() == 2 and not bool(mask.any()):
+        raise InputError(
+            "the attention mask hides the whole prompt: give a prompt of at least one token that is no padding"
+        )
+    if config.use_cache is False:
+        raise InputError("lookup decoding needs the KV cache: leave out use_cache=False")
+    if config.return_dict_in_generate and (config.output_attentions or config.output_hidden_states):
+        raise InputError(
+            "lookup decoding keeps no attentions and no hidden states: leave out output_attentions and "
+            "output_hidden_states, or call generate without custom_generate"
+        )
