@@ -34,7 +34,7 @@ def test_an_edit_by_lookup_is_that_of_plain_decoding(editor, task):
     example = item(task)
     results = [
         editor.edit(
-            example["input"], example["instruction"], max_new_tokens=60, plain=plain, allow_incomplete=True
+            example["input"], example["instruction"], max_new_tokens=40, plain=plain, allow_incomplete=True
         )
         for plain in (False, True)
     ]
