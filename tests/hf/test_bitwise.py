@@ -1,0 +1,267 @@
+"""Passes over several tokens that compute every token as a one-token pass does."""
+
+from __future__ import annotations
+
+import threading
+from inspect import signature
+from typing import Any
+
+import pytest
+import torch
+from torch.nn import functional
+from transformers.modeling_utils import PreTrainedModel
+
+from lookupdec.hf import row_attention
+from lookupdec.hf.bitwise import RowInvariance, one_token_arithmetic, prepare
+from lookupdec.hf.row_linear import LinearRule, RowLinear, find_rule, spaced
+from tests.hf.tiny import tiny_model
+
+# Smaller products take another way through PyTorch when they have one row.
+WIDE: dict[str, Any] = {"hidden_size": 128, "intermediate_size": 192, "head_dim": 32, "vocab_size": 200}
+FAMILIES = {
+    "llama": {},
+    "qwen3": {},
+    "mistral": {"sliding_window": 8},
+    "gemma3_text": {"sliding_window": 8, "query_pre_attn_scalar": 32},
+}
+
+
+def half_model(family: str = "llama", seed: int = 0, **overrides: Any) -> Any:
+    settings = WIDE | FAMILIES.get(family, {}) | {"initializer_range": 0.1} | overrides
+    return tiny_model(family, seed, **settings).to(torch.bfloat16)
+
+
+def prepared(model: Any) -> RowInvariance:
+    report = prepare(model)
+    if not report.exact:
+        pytest.skip(f"not on this processor: {report.reason}")
+    return report
+
+
+def read(model: Any, ids: torch.Tensor, cache: Any = None, **options: Any) -> tuple[torch.Tensor, Any]:
+    # Newer versions of transformers call it `cache`.
+    name = next(name for name in signature(model.forward).parameters if name in ("cache", "past_key_values"))
+    with torch.no_grad():
+        output = model(input_ids=ids, use_cache=True, **{name: cache}, **options)
+    return output.logits[0], output[name]
+
+
+def some_ids(length: int, seed: int = 0) -> torch.Tensor:
+    return torch.randint(1, 200, (1, length), generator=torch.Generator().manual_seed(seed))
+
+
+# attention
+
+
+@pytest.mark.parametrize("shape", [(4, 2, 32), (9, 3, 64), (4, 4, 128), (8, 1, 48)])
+def test_attention_equals_one_token_calls(shape: tuple[int, int, int]) -> None:
+    heads, key_heads, head = shape
+    if not row_attention.is_same_as_torch(heads, key_heads, head, head**-0.5):
+        pytest.skip("PyTorch adds in another order on this processor")
+    for n_keys in (40, 513, 1100):
+        rows = 33
+        query = torch.randn(1, heads, rows, head).to(torch.bfloat16)
+        key = 2 * torch.randn(1, key_heads, n_keys, head).to(torch.bfloat16)
+        value = torch.randn(1, key_heads, n_keys, head).to(torch.bfloat16)
+        together = row_attention.attend(query, key, value, head**-0.5)
+        for row in range(rows):
+            end = n_keys - rows + 1 + row
+            alone = functional.scaled_dot_product_attention(
+                query[:, :, row : row + 1], key[:, :, :end], value[:, :, :end],
+                scale=head**-0.5, enable_gqa=heads != key_heads,
+            )  # fmt: skip
+            assert torch.equal(together[:, row], alone[:, :, 0])
+
+
+def test_attention_takes_keys_that_are_views() -> None:
+    query = torch.randn(1, 4, 3, 32).to(torch.bfloat16)
+    states = torch.randn(1, 2, 60, 32).to(torch.bfloat16)
+    cut = states[:, :, :50]
+    assert torch.equal(
+        row_attention.attend(query, cut, cut, 0.2),
+        row_attention.attend(query, cut.contiguous(), cut.contiguous(), 0.2),
+    )
+
+
+def test_attention_leaves_other_dtypes_to_torch() -> None:
+    query = torch.randn(1, 4, 1, 32)
+    assert not row_attention.fits(query, query)
+    assert row_attention.fits(query.to(torch.bfloat16), query.to(torch.bfloat16))
+    assert not row_attention.is_same_as_torch(4, 4, 24, 0.2)  # no multiple of the vector width
+
+
+# linear layers
+
+
+@pytest.mark.parametrize("has_bias", [False, True])
+@pytest.mark.parametrize("n_in", [576, 1152, 1536, 1700])
+def test_linear_rows_equal_one_row_calls(n_in: int, has_bias: bool) -> None:
+    layer = torch.nn.Linear(n_in, 96, bias=has_bias).to(torch.bfloat16)
+    rule = find_rule(layer)
+    if rule.width == 1:
+        pytest.skip("this processor has no exact way to take several rows")
+    exact = RowLinear(layer, rule, lambda: True)
+    with torch.no_grad():
+        rows = torch.randn(1, 600, n_in).to(torch.bfloat16)
+        alone = torch.cat(
+            [functional.linear(row[None, None], layer.weight, layer.bias) for row in rows[0]], 1
+        )
+        for width in (2, 7, 32, 33, 100, 600):
+            assert torch.equal(exact(rows[:, :width]), alone[:, :width])
+
+
+def test_spaced_puts_zeros_between_blocks() -> None:
+    wide = spaced(torch.arange(1.0, 1201.0)[None])
+    assert wide.shape == (1, 5 * 512)
+    assert wide[0, :512].tolist() == list(range(1, 513))
+    assert not wide[0, 512:1024].any()
+    assert wide[0, 1024:1536].tolist() == list(range(513, 1025))
+    assert wide[0, 2048 : 2048 + 176].tolist() == list(range(1025, 1201))
+    assert not wide[0, 2048 + 176 :].any()
+
+
+def test_spaced_weights_follow_the_layer() -> None:
+    layer = torch.nn.Linear(1100, 8, bias=False)
+    exact = RowLinear(layer, LinearRule(64, spaced=True), lambda: True)
+    rows = torch.randn(3, 1100)
+    with torch.no_grad():
+        torch.testing.assert_close(exact(rows), functional.linear(rows, layer.weight))
+        layer.weight.mul_(3)
+        torch.testing.assert_close(exact(rows), functional.linear(rows, layer.weight))
+        layer.to(torch.float64)
+        torch.testing.assert_close(exact(rows.double()), functional.linear(rows.double(), layer.weight))
+
+
+def test_linear_is_plain_outside_of_an_exact_pass() -> None:
+    layer = torch.nn.Linear(1100, 8)
+    calls: list[torch.Tensor] = []
+    layer.register_forward_hook(lambda *_: calls.append(torch.empty(0)))
+    rows = torch.randn(5, 1100)
+    layer.forward = RowLinear(layer, LinearRule(2), lambda: False)  # type: ignore[assignment]
+    assert torch.equal(layer(rows), functional.linear(rows, layer.weight, layer.bias))
+    assert len(calls) == 1
+
+
+# whole models
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+@pytest.mark.parametrize("prompt_length", [1, 6, 30])
+def test_pass_over_several_tokens_equals_one_token_passes(family: str, prompt_length: int) -> None:
+    model = half_model(family)
+    prepared(model)
+    prompt, rest = some_ids(prompt_length), some_ids(20, seed=1)
+    _, cache = read(model, prompt)
+    singly = []
+    for position in range(20):
+        logits, cache = read(model, rest[:, position : position + 1], cache)
+        singly.append(logits[0])
+    for width in (2, 7, 20):
+        _, cache = read(model, prompt)
+        with one_token_arithmetic(model):
+            together, cache = read(model, rest[:, :width], cache)
+        assert torch.equal(together, torch.stack(singly[:width]))
+
+
+def test_masked_positions_stay_masked() -> None:
+    model = half_model()
+    prepared(model)
+    ids, n_padding, n_prompt = some_ids(24), 5, 12
+    mask = torch.ones_like(ids)
+    mask[:, :n_padding] = 0
+    _, cache = read(model, ids[:, :n_prompt], attention_mask=mask[:, :n_prompt])
+    singly = []
+    for end in range(n_prompt + 1, 25):
+        logits, cache = read(model, ids[:, end - 1 : end], cache, attention_mask=mask[:, :end])
+        singly.append(logits[0])
+    _, cache = read(model, ids[:, :n_prompt], attention_mask=mask[:, :n_prompt])
+    with one_token_arithmetic(model):
+        together, _ = read(model, ids[:, n_prompt:], cache, attention_mask=mask)
+    assert torch.equal(together, torch.stack(singly))
+
+
+def test_prepare_changes_nothing_for_others() -> None:
+    model, twin = half_model(), half_model()
+    prepared(model)
+    ids = some_ids(40)
+    assert torch.equal(read(model, ids)[0], read(twin, ids)[0])
+    settings: dict[str, Any] = {
+        "attention_mask": torch.ones_like(ids),
+        "max_new_tokens": 20,
+        "do_sample": False,
+    }
+    assert torch.equal(model.generate(ids, **settings), twin.generate(ids, **settings))
+    assert set(model.state_dict()) == set(twin.state_dict())
+
+
+def test_other_threads_compute_as_before() -> None:
+    model = half_model()
+    prepared(model)
+    ids = some_ids(40)
+    _, cache = read(model, ids[:, :20])
+    expected = read(model, ids[:, 20:], cache)[0]
+    found: list[torch.Tensor] = []
+
+    def elsewhere() -> None:
+        _, own_cache = read(model, ids[:, :20])
+        found.append(read(model, ids[:, 20:], own_cache)[0])
+
+    with one_token_arithmetic(model):
+        thread = threading.Thread(target=elsewhere)
+        thread.start()
+        thread.join()
+    assert torch.equal(found[0], expected)
+
+
+def test_prepare_is_done_once() -> None:
+    model = half_model()
+    assert prepare(model) is prepare(model)
+
+
+def test_report_names_shapes_and_device() -> None:
+    report = prepared(half_model())
+    assert report.device == "cpu"
+    assert report.dtype == "bfloat16"
+    assert "128 to 192" in report.linear
+    assert report.reason == ""
+
+
+def test_other_attention_is_refused_by_name() -> None:
+    model = half_model()
+    model.set_attn_implementation("eager")
+    report = prepare(model)
+    assert not report.exact
+    assert "eager" in report.reason
+    assert model.config._attn_implementation == "eager"
+
+
+def test_model_that_differs_is_left_as_it_was(monkeypatch: pytest.MonkeyPatch) -> None:
+    model = half_model()
+
+    def wrong(layer: torch.nn.Linear) -> LinearRule:
+        return LinearRule(64, spaced=layer.in_features > 64)
+
+    # Attention over all rows at once is what the trial passes are to catch.
+    monkeypatch.setattr("lookupdec.hf.bitwise.row_views", lambda **options: None)
+    monkeypatch.setattr("lookupdec.hf.bitwise.find_rule", wrong)
+    report = prepare(model)
+    assert not report.exact
+    assert "other results" in report.reason
+    assert model.config._attn_implementation == "sdpa"
+    assert not any("forward" in vars(module) for module in model.modules())
+
+
+def test_unprepared_model_computes_as_it_does(tiny: Any) -> None:
+    assert isinstance(tiny.model, PreTrainedModel)
+    ids = some_ids(9)
+    with one_token_arithmetic(tiny.model):
+        inside = read(tiny.model, ids)[0]
+    assert torch.equal(inside, read(tiny.model, ids)[0])
+
+
+@pytest.mark.model
+def test_default_model_is_exact_in_bfloat16(default_model: Any) -> None:
+    from lookupdec.hf import load
+
+    report = prepared(load(dtype="bfloat16").model)
+    assert report.widths == (2, 8, 40)
