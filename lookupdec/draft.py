@@ -27,6 +27,7 @@ SOURCES = ("reference", "prompt", "output", "past output", "phrase")
 """Where drafted tokens can come from, by the codes of ``_copying``."""
 
 OUTPUT_ROOM = 1024  # tokens beyond the prompt that a request's index has room for at first
+DRAFT_ROOM = 1024  # tokens of a draft there is room for at first
 REMATCHED = 64  # tokens of the text's end that are looked up again when a corpus was rebuilt
 LOCATE_MARGIN = 2  # tokens at either end of a reference that may be cut differently inside the prompt
 
@@ -66,8 +67,8 @@ class CopyDrafter:
         self._scratch = np.zeros(copying.SCRATCH_SIZE, np.int64)
         self._now = np.zeros(survival.POSITION_FIELDS, np.int64)
         self._kept: tuple[Any, ...] = (*self.model.arrays, self._now, self._scratch)
-        self._draft = np.empty(64, np.int32)
-        self._sources = np.empty(64, np.uint8)
+        self._draft = np.empty(DRAFT_ROOM, np.int32)
+        self._sources = np.empty(DRAFT_ROOM, np.uint8)
         self._drafted = 0
         self._past = _EMPTY
 
@@ -104,18 +105,19 @@ class CopyDrafter:
         Raises
         ------
         DrafterError
-            Bad ids or a bad span, or another thread's request is active.
+            Bad ids, a bad span or namespace, or another thread's request is active.
         """
         with self._guard:
             if self._owner not in (None, threading.get_ident()):
                 raise DrafterError("this drafter serves another thread's request: use one drafter a thread")
             self._owner = None
+            if namespace is not None and not isinstance(namespace, str):
+                raise DrafterError(f"a namespace is a string or None, got {type(namespace).__name__}")
             ids = _checked(prompt)
             index, start, stop = _indexed(ids, reference)
             self._index = index
             self._own = index.automaton
             self._namespace = namespace
-            self._corpus = self._cache.corpus(namespace) if self._cache is not None else None
             self._tracker = self._phrases.tracker() if self._phrases is not None else None
             self._drafted = 0
             self._place(start, stop)
@@ -127,26 +129,30 @@ class CopyDrafter:
         Raises
         ------
         DrafterError
-            No request is active, the limit is negative, or another thread is using this drafter.
+            No request is active, the limit is negative or no whole number, or another thread is using this
+            drafter.
         """
         with self._guard:
             self._check_active()
-            if limit < 0:
-                raise DrafterError(f"limit must not be negative, got {limit}")
-            if limit > self._draft.size:
-                self._draft = np.empty(max(limit, 2 * self._draft.size), np.int32)
+            if not isinstance(limit, int | np.integer) or limit < 0:
+                raise DrafterError(f"limit must be a whole number and not negative, got {limit}")
+            past, foretold = self._refreshed_past(), self._foretold()
+            while True:
+                self._drafted = copying.propose(
+                    self._draft[:limit],
+                    self._sources,
+                    foretold,
+                    self._stops,
+                    self._cost.per_token,
+                    *self._own,
+                    *past,
+                    *self._kept,
+                )
+                if self._drafted < self._draft.size or limit <= self._draft.size:
+                    return self._draft[: self._drafted].copy()
+                # By what drafts need, not by the limit: that may be any number.
+                self._draft = np.empty(4 * self._draft.size, np.int32)
                 self._sources = np.empty(self._draft.size, np.uint8)
-            self._drafted = copying.propose(
-                self._draft[:limit],
-                self._sources,
-                self._foretold(),
-                self._stops,
-                self._cost.per_token,
-                *self._own,
-                *self._refreshed_past(),
-                *self._kept,
-            )
-            return self._draft[: self._drafted].copy()
 
     def observe(self, ids: Ids) -> None:
         """Tell the tokens that were emitted since the last call.
@@ -173,6 +179,8 @@ class CopyDrafter:
                     break
                 self._index.make_room(emitted.size - done)
                 self._own = self._index.automaton
+                if not np.array_equal(foretold[:done], emitted[: min(done, foretold.size)]):
+                    foretold = _NOTHING
             if self._tracker is not None:
                 self._tracker.observe(emitted)
 
@@ -209,9 +217,10 @@ class CopyDrafter:
 
     def _refreshed_past(self) -> Automaton:
         """Return the past outputs' arrays as they are now; state numbers change only with the generation."""
-        if self._corpus is None:
+        if self._cache is None:
             return _EMPTY
-        arrays = self._corpus.arrays
+        corpus = self._cache.corpus(self._namespace)
+        arrays = _EMPTY if corpus is None else corpus.arrays
         if arrays.meta is not self._past.meta or arrays.states is not self._past.states:
             moved = arrays.generation != int(self._past.meta[kernels.GENERATION])
             self._past = arrays
@@ -256,7 +265,10 @@ def _indexed(prompt: Int32Array, reference: Ids | slice | None) -> tuple[SuffixI
     start = stop = 0
     outside = _NOTHING
     if isinstance(reference, slice):
-        start, stop, step = reference.indices(prompt.size)
+        try:
+            start, stop, step = reference.indices(prompt.size)
+        except (TypeError, ValueError) as error:
+            raise DrafterError(f"a reference is a span of the prompt, not {reference}: {error}") from error
         if step != 1:
             raise DrafterError("a reference is a contiguous span: give a slice without a step")
     elif reference is not None:
@@ -278,16 +290,20 @@ def locate(prompt: Int32Array, reference: Int32Array) -> tuple[int, int]:
     """
     margin = LOCATE_MARGIN if reference.size > 4 * LOCATE_MARGIN else 0
     inner = reference[margin : reference.size - margin]
-    if inner.size == 0 or inner.size > prompt.size:
-        return 0, 0
-    head = inner[: min(inner.size, 8)]
-    starts = np.flatnonzero(prompt[: prompt.size - inner.size + 1] == head[0])
-    for at in starts[::-1].tolist():  # the latest: what stands nearest to the output
-        if np.array_equal(prompt[at : at + head.size], head) and np.array_equal(
-            prompt[at : at + inner.size], inner
-        ):
-            return max(0, at - margin), min(prompt.size, at + inner.size + margin)
-    return 0, 0
+    at = _last_place(prompt, inner) if inner.size else -1
+    return (max(0, at - margin), min(prompt.size, at + inner.size + margin)) if at >= 0 else (0, 0)
+
+
+def _last_place(text: Int32Array, wanted: Int32Array) -> int:
+    """Return where ``wanted`` last begins in ``text``, -1 without; the last is what stands nearest to the output.
+
+    As bytes from end to start: ``bytes.find`` takes linear time whatever the text, ``bytes.rfind`` does not.
+    """
+    backwards, sought = text[::-1].tobytes(), wanted[::-1].tobytes()
+    found = backwards.find(sought)
+    while found % text.itemsize and found >= 0:  # it began inside an id
+        found = backwards.find(sought, found + 1)
+    return text.size - wanted.size - found // text.itemsize if found >= 0 else -1
 
 
 def _note_end(ends: Int32Array, token: int) -> None:

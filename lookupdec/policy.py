@@ -5,9 +5,9 @@ Knows no text. Why the stop rule looks as it does stands in docs/architecture.md
 
 from __future__ import annotations
 
+import io
 import json
 import math
-import zipfile
 from collections.abc import Mapping
 from dataclasses import dataclass
 from importlib.resources import files
@@ -20,6 +20,7 @@ import numpy.typing as npt
 from lookupdec import _copying as copying
 from lookupdec import _survival as survival
 from lookupdec.errors import FileError, InputError
+from lookupdec.files import read_bytes, write_atomically
 
 MIN_COST, MAX_COST = 1e-5, 10.0
 CAUTION = 0.9  # the share of the derived survival that is asked for; measured, see docs/log.md
@@ -135,13 +136,11 @@ class SurvivalModel:
         }
 
     def save(self, path: str | Path) -> None:
-        """Write the model to a file (NumPy's npz without pickle). Raises ``FileError``."""
+        """Write the model to a file (NumPy's npz without pickle), whole or not at all. Raises ``FileError``."""
         header = np.frombuffer(json.dumps({"format": FORMAT}).encode(), np.uint8)
-        try:
-            with Path(path).open("wb") as file:
-                np.savez_compressed(file, header=header, **self.arrays._asdict())
-        except OSError as error:
-            raise FileError(f"cannot write {path}: {error.strerror or error}") from error
+        packed = io.BytesIO()
+        np.savez_compressed(packed, header=header, **self.arrays._asdict())
+        write_atomically(Path(path), packed.getvalue())
 
     @classmethod
     def load(cls, path: str | Path) -> Self:
@@ -152,21 +151,21 @@ class SurvivalModel:
         FileError
             The file is missing, damaged or of another version; it is left as it is.
         """
-        blank = cls.blank().arrays
+        packed = read_bytes(Path(path))
         try:
-            with np.load(Path(path), allow_pickle=False) as stored:
+            with np.load(io.BytesIO(packed), allow_pickle=False) as stored:
                 if json.loads(stored["header"].tobytes()).get("format") != FORMAT:
                     raise FileError(f"{path} is not of the format {FORMAT}: learn anew without it")
                 arrays = copying.Model(*(stored[name] for name in copying.Model._fields))
         except FileError:
             raise
-        except OSError as error:
-            raise FileError(f"cannot read {path}: {error.strerror or error}") from error
-        except (ValueError, KeyError, zipfile.BadZipFile, UnicodeDecodeError, AttributeError) as error:
+        except Exception as error:  # whatever NumPy, zipfile and zlib make of bytes that are no such archive
             raise FileError(f"{path} is damaged or not a survival model: delete it and learn anew") from error
         layout = [(array.shape, array.dtype) for array in _arrays(arrays)]
-        if layout != [(array.shape, array.dtype) for array in _arrays(blank)]:
+        if layout != [(array.shape, array.dtype) for array in _arrays(cls.blank().arrays)]:
             raise FileError(f"{path} has arrays of other shapes than {FORMAT}: delete it and learn anew")
+        if not all(np.isfinite(array).all() for array in _arrays(arrays)):
+            raise FileError(f"{path} holds rates that are no numbers: delete it and learn anew")
         return cls(arrays)
 
 
