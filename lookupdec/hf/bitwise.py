@@ -69,8 +69,14 @@ class _Thread(threading.local):
     is_active = False
 
 
+@dataclass(frozen=True, slots=True)
+class _Prepared:
+    report: RowInvariance
+    tested: tuple[object, ...]  # what the report holds for
+
+
 _thread = _Thread()
-_prepared: weakref.WeakKeyDictionary[PreTrainedModel, RowInvariance] = weakref.WeakKeyDictionary()
+_prepared: weakref.WeakKeyDictionary[PreTrainedModel, _Prepared] = weakref.WeakKeyDictionary()
 _lock = threading.Lock()
 
 
@@ -78,13 +84,17 @@ def prepare(model: PreTrainedModel) -> RowInvariance:
     """Make ``one_token_arithmetic`` work on this model if it can; return what the self-test found.
 
     Where it can, the model keeps the registered attention and linear layers that know both ways; its own
-    ``generate`` computes what it did before. Where it cannot, the model is left as it was.
+    ``generate`` computes what it did before. Where it cannot, the model is left as it was. The test takes a
+    second or two; later calls cost nothing unless the model moved, got other layers, or runs on another
+    number of threads.
     """
     with _lock:
-        report = _prepared.get(model)
-        if report is None:
-            report = _prepared[model] = _install(model)
-        return report
+        prepared = _prepared.get(model)
+        if prepared is None or prepared.tested != _circumstances(model):
+            _remove(model)
+            report = _install(model)
+            prepared = _prepared[model] = _Prepared(report, _circumstances(model))
+        return prepared.report
 
 
 @contextmanager
@@ -93,8 +103,8 @@ def one_token_arithmetic(model: PreTrainedModel) -> Iterator[None]:
 
     Does nothing for a model that ``prepare`` did not find exact.
     """
-    report = _prepared.get(model)
-    with _active(report is not None and report.exact):
+    prepared = _prepared.get(model)
+    with _active(prepared is not None and prepared.report.exact):
         yield
 
 
@@ -111,23 +121,23 @@ def _is_active() -> bool:
     return _thread.is_active
 
 
+def _circumstances(model: PreTrainedModel) -> tuple[object, ...]:
+    layers = tuple(map(id, _linear_layers(model).values()))
+    return torch.get_num_threads(), model.dtype, model.device, model.config._attn_implementation, layers
+
+
 def _install(model: PreTrainedModel) -> RowInvariance:
     rules = {name: find_rule(layer) for name, layer in _linear_layers(model).items()}
     reason = _why_not(model, rules)
     if not reason:
         AttentionInterface.register(ATTENTION, attention)
         AttentionMaskInterface.register(ATTENTION, row_views)
-        before = model.config._attn_implementation
         model.set_attn_implementation(ATTENTION)
-        layers = _linear_layers(model)
-        for name, rule in rules.items():
-            # The attribute of the instance goes before the method of its class; deleting it undoes this.
-            layers[name].forward = RowLinear(layers[name], rule, _is_active)  # type: ignore[assignment]
+        for name, layer in _linear_layers(model).items():
+            RowLinear(layer, rules[name], _is_active).install()
         reason = _difference(model)
         if reason:
-            model.set_attn_implementation(before)
-            for name in rules:
-                del layers[name].forward
+            _remove(model)
     return RowInvariance(
         device=str(model.device),
         dtype=str(model.dtype).removeprefix("torch."),
@@ -138,8 +148,17 @@ def _install(model: PreTrainedModel) -> RowInvariance:
     )
 
 
+def _remove(model: PreTrainedModel) -> None:
+    if model.config._attn_implementation == ATTENTION:
+        model.set_attn_implementation("sdpa")
+    for layer in _linear_layers(model).values():
+        if isinstance(layer.forward, RowLinear):
+            layer.forward.remove()
+
+
 def _linear_layers(model: PreTrainedModel) -> dict[str, torch.nn.Linear]:
-    return {name: module for name, module in model.named_modules() if isinstance(module, torch.nn.Linear)}
+    # Not of a subclass: those compute in their own ways, which the trial passes judge.
+    return {name: module for name, module in model.named_modules() if type(module) is torch.nn.Linear}
 
 
 def _shape(layer: torch.nn.Linear) -> str:

@@ -137,7 +137,7 @@ def test_linear_is_plain_outside_of_an_exact_pass() -> None:
     calls: list[torch.Tensor] = []
     layer.register_forward_hook(lambda *_: calls.append(torch.empty(0)))
     rows = torch.randn(5, 1100)
-    layer.forward = RowLinear(layer, LinearRule(2), lambda: False)  # type: ignore[assignment]
+    RowLinear(layer, LinearRule(2), lambda: False).install()
     assert torch.equal(layer(rows), functional.linear(rows, layer.weight, layer.bias))
     assert len(calls) == 1
 
@@ -213,9 +213,37 @@ def test_other_threads_compute_as_before() -> None:
     assert torch.equal(found[0], expected)
 
 
-def test_prepare_is_done_once() -> None:
+def test_linear_gives_back_whatever_forward_there_was() -> None:
+    layer = torch.nn.Linear(4, 4)
+    exact = RowLinear(layer, LinearRule(2), lambda: False)
+    exact.install()
+    exact.remove()
+    assert "forward" not in vars(layer)
+    own = layer.forward = lambda input: input  # type: ignore[method-assign]
+    exact = RowLinear(layer, LinearRule(2), lambda: False)
+    exact.install()
+    exact.remove()
+    assert layer.forward is own
+
+
+def test_prepare_is_done_once_for_each_number_of_threads() -> None:
     model = half_model()
-    assert prepare(model) is prepare(model)
+    first = prepare(model)
+    assert prepare(model) is first
+    torch.set_num_threads(2)
+    second = prepare(model)
+    assert second is not first
+    assert prepare(model) is second
+
+
+def test_prepare_looks_again_at_a_model_that_changed() -> None:
+    model = half_model()
+    prepared(model)
+    report = prepare(model.float())
+    assert report.dtype == "float32"
+    assert not report.exact
+    assert model.config._attn_implementation == "sdpa"
+    assert not any("forward" in vars(module) for module in model.modules())
 
 
 def test_report_names_shapes_and_device() -> None:
