@@ -1,0 +1,87 @@
+"""The rules of docs/architecture.md that imports and file sizes can show."""
+
+from __future__ import annotations
+
+import ast
+import subprocess
+import sys
+import tomllib
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+PACKAGE = ROOT / "lookupdec"
+MODULES = sorted(PACKAGE.rglob("*.py"))
+CORE = [path for path in MODULES if path.parent == PACKAGE]
+
+
+def imported(path: Path) -> Iterator[str]:
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Import):
+            yield from (name.name for name in node.names)
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            yield node.module
+
+
+def top_level(path: Path) -> set[str]:
+    return {name.split(".")[0] for name in imported(path)}
+
+
+@pytest.mark.parametrize("path", [p for p in MODULES if "hf" not in p.parts], ids=str)
+def test_torch_is_imported_in_hf_alone(path: Path) -> None:
+    assert "torch" not in top_level(path)
+    if path.name not in ("traces.py", "verify.py"):  # they load a tokenizer or an error type
+        assert "transformers" not in top_level(path)
+
+
+@pytest.mark.parametrize("path", CORE, ids=lambda path: path.name)
+def test_the_core_imports_no_door(path: Path) -> None:
+    # replay_cli is a command, kept beside what it runs; compare the note in traces about the tokenizer.
+    if path.stem in ("replay_cli", "traces"):
+        return
+    doors = ("lookupdec.hf", "lookupdec.edit", "lookupdec.cli")
+    assert not [name for name in imported(path) if name.startswith(doors)]
+
+
+def test_only_the_target_touches_the_cache() -> None:
+    touching = ("crop(", "past_key_values", "activate_past_recording", "get_seq_length", "DynamicCache")
+    found = {path.name for path in MODULES for word in touching if word in path.read_text()}
+    assert found <= {"target.py"}
+
+
+def test_importing_the_package_is_quick_and_without_torch() -> None:
+    code = (
+        "import sys, time; t = time.perf_counter(); import lookupdec; "
+        "print(time.perf_counter() - t, 'torch' in sys.modules)"
+    )
+    answers = [
+        subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=ROOT).stdout
+        for _ in range(3)
+    ]
+    assert all(answer.endswith("False\n") for answer in answers)
+    assert min(float(answer.split()[0]) for answer in answers) < 1.0
+
+
+def test_nothing_prints_or_unpickles() -> None:
+    for path in MODULES:
+        names = {node.id for node in ast.walk(ast.parse(path.read_text())) if isinstance(node, ast.Name)}
+        assert "print" not in names, path
+        assert "pickle" not in top_level(path), path
+
+
+def test_modules_are_of_a_readable_size() -> None:
+    long = {path.name: text.count("\n") for path in MODULES if (text := path.read_text()).count("\n") > 450}
+    # Numba inlines within a file; what belongs to one draft stays together.
+    assert set(long) <= {"_copying.py"}
+
+
+def test_data_folder_holds_no_package() -> None:
+    assert not list((ROOT / "datasets").rglob("*.py"))
+
+
+def test_packaged_files_are_declared() -> None:
+    declared = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["setuptools"]["package-data"]["lookupdec"]
+    data = {p for p in PACKAGE.rglob("*") if p.is_file() and p.suffix not in (".py", ".pyc", ".nbi", ".nbc")}
+    assert data == {p for pattern in declared for p in PACKAGE.glob(pattern)}
