@@ -27,6 +27,7 @@ from lookupdec._kernels import (
     LENGTH,
     LINK,
     MORE,
+    N_STATES,
     N_TOKENS,
     NEXT,
     NONE,
@@ -50,6 +51,7 @@ from lookupdec._survival import (
     AT_RECENT,
     CURSOR,
     END_TOKEN,
+    LEARNT,
     MATCHED,
     MISSES,
     N_CONTEXTS,
@@ -277,6 +279,29 @@ def best_option(
 
 
 @njit(cache=True, nogil=True)
+def learn_options(
+    own: Automaton, past: Automaton, model: Model, now: Int64Array, came: int, scratch: Int64Array
+) -> None:
+    """Learn from a token that comes next, which is not in the text yet, about everything that was offered.
+
+    Not about the likeliest alone: what is wrongly thought unlikely would then never be put right.
+    """
+    contexts = scratch[CONTEXTS_AT:CELLS_AT]
+    cells = scratch[CELLS_AT:BEST_AT]
+    fill_contexts(own.states, now[OWN], now[OWN_LENGTH], contexts, 0)
+    fill_contexts(past.states, now[PAST], now[PAST_LENGTH], contexts, 3)
+    options = gather_options(own, past, now, own.text, 0, scratch)
+    for i in range(options):
+        option = scratch[OPTIONS_AT + 2 * i]
+        flags = scratch[OPTIONS_AT + 2 * i + 1]
+        chance = estimate(
+            option, flags, now, contexts, own.states, own.edges, past.states, past.edges, model.tables,
+            model.weights, cells,
+        )  # fmt: skip
+        learn(option == came, chance, model.tables, model.seen, model.weights, cells)
+
+
+@njit(cache=True, nogil=True)
 def in_reach(now: Int64Array, position: int) -> bool:
     """Return whether the cursor may go to a position: with a reference, only into it."""
     if now[REFERENCE_STOP] <= now[REFERENCE_START]:
@@ -403,19 +428,17 @@ def observe(
         token = ids[done]
         size = meta[N_TOKENS]
         last = meta[LAST]
-        guess, _, chance = best_option(own, past, model, now, ids, 0, scratch)
-        if (meta[1] + 2) * STATE_FIELDS > states.size or size >= text.size:
+        if (meta[N_STATES] + 2) * STATE_FIELDS > states.size or size >= text.size:
             break
+        if size >= now[LEARNT]:  # the edges may turn out to have no room: then this token comes again
+            learn_options(own, past, model, now, token, scratch)
+            now[LEARNT] = size + 1
         known = follow(states, edges, last, token) != NONE
         if not (rejoin(states, edges, meta, token) if known else append(states, edges, meta, token)):
             break
         text[size] = token
         meta[N_TOKENS] = size + 1
         mark(states, last, size)
-        if guess != NONE:
-            learn(
-                guess == token, chance, model.tables, model.seen, model.weights, scratch[BEST_AT:OPTIONS_AT]
-            )
         if foretold and done < phrase.size:
             foretold = phrase[done] == token
             model.phrase_rate[0] += 1

@@ -12,7 +12,7 @@ Arrays:
 ``tables``    [TABLE_SIZE] float32   rates, as logits
 ``seen``      [TABLE_SIZE] uint8     observations behind each rate, up to SEEN_LIMIT
 ``weights``   [WEIGHTS_SIZE] float32 one row of N_INPUTS + 1 for each kind of place
-``now``       [POSITION_FIELDS] int64 where the text stands, fields ``OWN`` .. ``END_TOKEN``
+``now``       [POSITION_FIELDS] int64 where the text stands, fields ``OWN`` .. ``LEARNT``
 ``contexts``  [N_CONTEXTS * 3] int64 state, length and occurrences of each context
 ``cells``     [N_INPUTS + 2] int64   the rates and the two weight rows that one estimate used
 """
@@ -36,7 +36,7 @@ UInt8Array = npt.NDArray[np.uint8]
 # one. MATCHED: how many tokens before it equal the text's end. RUN: tokens since the last difference. MISSES:
 # differences in a row; ANCHOR: where the first of them was. PREVIOUS: the last token. REFERENCE_START, _STOP: the
 # reference's span of the own text, empty without one. PROMPT_STOP: where the output begins. END_TOKEN: what outputs
-# end with, or NONE.
+# end with, or NONE. LEARNT: tokens of the text that were learnt from, or came before the output.
 (
     OWN,
     OWN_LENGTH,
@@ -52,8 +52,9 @@ UInt8Array = npt.NDArray[np.uint8]
     REFERENCE_STOP,
     PROMPT_STOP,
     END_TOKEN,
-) = range(14)
-POSITION_FIELDS = 14
+    LEARNT,
+) = range(15)
+POSITION_FIELDS = 15
 
 N_CONTEXTS = 6  # own: longest, next shorter, shortest; past outputs: the same
 LONGEST, SHORTER, SHORTEST = range(3)

@@ -205,7 +205,7 @@ class CopyDrafter:
         now, size = self._now, len(self._index)
         now[:] = 0
         now[survival.PREVIOUS] = self._index.tokens[-1] if size else 0
-        now[survival.PROMPT_STOP] = size
+        now[survival.PROMPT_STOP] = now[survival.LEARNT] = size
         now[survival.REFERENCE_START], now[survival.REFERENCE_STOP] = start, stop
         now[survival.CURSOR] = kernels.NONE
         if stop > start:
