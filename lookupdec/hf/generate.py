@@ -131,7 +131,7 @@ def stream(
     """
     ids = model.encode_prompt(prompt)
     limit = room(model, len(ids), settings)
-    prepared = _prepare(model.model, ids, settings, limit)
+    prepared = prepare_inputs(model.model, ids, settings, limit)
     ending = _Ending(model, settings, prepared.config)
     chooser = Chooser(
         prepared.ids,
@@ -218,7 +218,7 @@ def _seeded_generator(device: torch.device, seed: int | None) -> torch.Generator
 
 
 @dataclass(frozen=True, slots=True)
-class _Prepared:
+class Prepared:
     """What ``generate`` of transformers prepares before it decodes."""
 
     ids: torch.Tensor
@@ -227,7 +227,11 @@ class _Prepared:
     inputs: dict[str, Any]
 
 
-def _prepare(model: PreTrainedModel, ids: list[int], settings: Settings, limit: int) -> _Prepared:
+def prepare_inputs(model: PreTrainedModel, ids: list[int], settings: Settings, limit: int) -> Prepared:
+    """Let ``generate`` of transformers prepare cache, model inputs and processors for a prompt.
+
+    Raises ``UnsupportedCacheError``, and ``InputError`` for settings that it refuses.
+    """
     check_model(model)
     transformers_model: Any = model
     batch = torch.tensor([ids], device=model.device)
@@ -248,7 +252,7 @@ def _prepare(model: PreTrainedModel, ids: list[int], settings: Settings, limit: 
         )
     except ValueError as error:
         raise InputError(" ".join(str(error).split())) from error
-    assert isinstance(prepared, _Prepared)
+    assert isinstance(prepared, Prepared)
     return prepared
 
 
@@ -260,8 +264,8 @@ def _hand_over(
     stopping_criteria: StoppingCriteriaList,  # noqa: ARG001
     generation_config: GenerationConfig,
     **model_kwargs: Any,
-) -> _Prepared:
-    return _Prepared(input_ids, logits_processor, generation_config, model_kwargs)
+) -> Prepared:
+    return Prepared(input_ids, logits_processor, generation_config, model_kwargs)
 
 
 def room(model: LanguageModel, prompt_length: int, settings: Settings) -> int:

@@ -146,6 +146,14 @@ def check_model(model: PreTrainedModel) -> None:
     """Refuse models whose decoding is not one growing text."""
     if model.config.is_encoder_decoder:
         raise UnsupportedCacheError(f"{type(model).__name__} is an encoder-decoder model: {_REMEDY}")
+    # peft lends a model its own way of preparing inputs while it generates.
+    owner: Any = getattr(model.prepare_inputs_for_generation, "__self__", model)
+    adapter: Any = getattr(owner, "active_peft_config", None)
+    if getattr(adapter, "is_prompt_learning", False):
+        raise UnsupportedCacheError(
+            f"{type(adapter).__name__} of peft puts tokens before the prompt that are no text: use an adapter "
+            "that changes weights, such as LoRA, or plain generate"
+        )
 
 
 def check_cache(cache: Any, model: PreTrainedModel) -> None:
@@ -160,6 +168,10 @@ def check_cache(cache: Any, model: PreTrainedModel) -> None:
         if not _can_roll_back(layer):
             names = f"{type(layer).__name__} in the cache of {type(model).__name__}"
             raise UnsupportedCacheError(f"{names} cannot be rolled back: {_REMEDY}")
+    if getattr(cache, "offloading", False) and model.device.type == "cpu":
+        raise UnsupportedCacheError(
+            f"an offloaded {type(cache).__name__} needs a CUDA device: leave out cache_implementation"
+        )
     if cache.is_compileable:
         raise UnsupportedCacheError(f"{type(cache).__name__} is static and cannot be rolled back: {_REMEDY}")
 

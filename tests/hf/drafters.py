@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
+from lookupdec.decode import Drafter, PlainDrafter
 from lookupdec.ids import Ids
 
 
@@ -79,3 +80,16 @@ class Known(NaiveCopier):
 
     def propose(self, limit: int) -> Sequence[int]:
         return self._drafted(self.continuation[self.told :][: min(limit, self.most)], "known")
+
+
+def the_default() -> None:
+    """Leave the choice to lookupdec: a ``CopyDrafter``."""
+
+
+DRAFTERS: list[Callable[[], Drafter | None]] = [
+    the_default,
+    NaiveCopier,
+    Garbage,
+    Alternating,
+    PlainDrafter,
+]

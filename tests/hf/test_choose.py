@@ -95,7 +95,7 @@ def test_penalties_inside_a_block_equal_plain_decoding(name: str, value: float) 
         logits_processor=[penalty],
     )[0, len(prompt) :].tolist()
     wrapped = LanguageModel(model, byte_tokenizer())
-    for drafter in (NaiveCopier(), Garbage(), Known([7] * 40), Known(expected)):
+    for drafter in (NaiveCopier(), Garbage(), Known([7] * 40), Known(expected), None):
         settings = Settings(max_new_tokens=30, **{name: value})  # type: ignore[arg-type]
         assert list(generate(wrapped, prompt, settings, drafter=drafter).ids) == expected
 
@@ -103,7 +103,7 @@ def test_penalties_inside_a_block_equal_plain_decoding(name: str, value: float) 
 @pytest.mark.parametrize("temperature", [0.0, 1.0])
 def test_a_stateful_processor_is_called_once_per_emitted_token(temperature: float) -> None:
     model, prompt = LanguageModel(tiny_model("llama", 4), byte_tokenizer()), random_prompt(4)
-    for drafter in (NaiveCopier(), Garbage(), Alternating()):
+    for drafter in (NaiveCopier(), Garbage(), Alternating(), None):
         watching = Watching()
         settings = Settings(
             max_new_tokens=25, temperature=temperature, seed=1, logits_processor=[watching], eos_token_id=3

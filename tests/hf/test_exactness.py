@@ -2,29 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import pytest
 import torch
 
-from lookupdec.decode import Drafter, PlainDrafter
 from lookupdec.hf import LanguageModel, Settings, custom_generate, generate
 from lookupdec.stats import Stats
-from tests.hf.drafters import Alternating, Garbage, Known, NaiveCopier
-from tests.hf.tiny import FAMILIES, byte_tokenizer, random_prompt, tiny_model
-
-DRAFTERS: list[Callable[[], Drafter]] = [NaiveCopier, Garbage, Alternating, PlainDrafter]
-
-
-def plain(model: Any, prompt: list[int], **settings: Any) -> list[int]:
-    ids = torch.tensor([prompt])
-    output = model.generate(ids, attention_mask=torch.ones_like(ids), **settings)
-    return output[0, len(prompt) :].tolist()  # type: ignore[no-any-return]
-
-
-def wrap(model: Any) -> LanguageModel:
-    return LanguageModel(model, byte_tokenizer(), "tiny")
+from tests.hf.drafters import DRAFTERS, Known, NaiveCopier
+from tests.hf.tiny import FAMILIES, plain, random_prompt, tiny_model, wrap
 
 
 @pytest.mark.parametrize("seed", range(20))
@@ -51,7 +37,7 @@ def test_sliding_windows_before_at_and_after_they_fill(family: str, length: int,
     model.set_attn_implementation(attention)
     prompt = (random_prompt(length) * 3)[:length]
     expected = plain(model, prompt, max_new_tokens=30, do_sample=False)
-    for drafter in (NaiveCopier(), Garbage(), Alternating(), PlainDrafter(), Known(expected, most=13)):
+    for drafter in (*(make() for make in DRAFTERS), Known(expected, most=13)):
         result = generate(wrap(model), prompt, Settings(max_new_tokens=30), drafter=drafter)
         assert list(result.ids) == expected
 
@@ -84,6 +70,7 @@ def test_another_seed_gives_another_sample_and_other_draws_do_not_matter() -> No
 SAME_SETTINGS: list[dict[str, Any]] = [
     {"repetition_penalty": 1.3},
     {"no_repeat_ngram_size": 2},
+    {"temperature": 1.0, "no_repeat_ngram_size": 3, "bad_words_ids": [[4], [7, 8]], "suppress_tokens": [2]},
     {"bad_words_ids": [[3], [5, 6]]},
     {"suppress_tokens": [1, 2, 7]},
     {"min_new_tokens": 12, "eos_token_id": [4, 9, 11]},
@@ -111,11 +98,10 @@ def test_logit_bias_is_a_sequence_bias_of_single_tokens() -> None:
     expected = plain(
         model, prompt, max_new_tokens=30, do_sample=False, sequence_bias={(k,): v for k, v in bias.items()}
     )
-    result = generate(
-        wrap(model), prompt, Settings(max_new_tokens=30, logit_bias=bias), drafter=NaiveCopier()
-    )
-    assert list(result.ids) == expected
-    assert 5 not in result.ids
+    for make in DRAFTERS:
+        result = generate(wrap(model), prompt, Settings(max_new_tokens=30, logit_bias=bias), drafter=make())
+        assert list(result.ids) == expected
+        assert 5 not in result.ids
 
 
 def test_the_generation_config_of_the_model_counts() -> None:
@@ -123,7 +109,9 @@ def test_the_generation_config_of_the_model_counts() -> None:
     model.generation_config.repetition_penalty = 1.5
     model.generation_config.eos_token_id = [8, 3]
     expected = plain(model, prompt, max_new_tokens=40, do_sample=False)
-    assert list(generate(wrap(model), prompt, Settings(max_new_tokens=40), drafter=Garbage()).ids) == expected
+    for make in DRAFTERS:
+        result = generate(wrap(model), prompt, Settings(max_new_tokens=40), drafter=make())
+        assert list(result.ids) == expected
 
 
 def test_eos_at_every_position_of_an_accepted_block() -> None:
@@ -134,9 +122,10 @@ def test_eos_at_every_position_of_an_accepted_block() -> None:
         for declared in (eos, [23, eos]):
             expected = plain(model, prompt, max_new_tokens=24, do_sample=False, eos_token_id=declared)
             settings = Settings(max_new_tokens=24, eos_token_id=declared)
-            result = generate(wrap(model), prompt, settings, drafter=Known(free))
-            assert list(result.ids) == expected
-            assert result.finish_reason == "stop"
+            for drafter in (Known(free), None):
+                result = generate(wrap(model), prompt, settings, drafter=drafter)
+                assert list(result.ids) == expected
+                assert result.finish_reason == "stop"
 
 
 def test_no_eos_runs_to_the_limit() -> None:
@@ -150,9 +139,10 @@ def test_no_eos_runs_to_the_limit() -> None:
 def test_max_new_tokens_with_longer_drafts(limit: int) -> None:
     model, prompt = tiny_model("llama", 7), random_prompt(7)
     expected = plain(model, prompt, max_new_tokens=limit, do_sample=False)
-    result = generate(wrap(model), prompt, Settings(max_new_tokens=limit), drafter=Known(expected + [1] * 9))
-    assert list(result.ids) == expected
     assert len(expected) == limit
+    for drafter in (Known(expected + [1] * 9), None):
+        result = generate(wrap(model), prompt, Settings(max_new_tokens=limit), drafter=drafter)
+        assert list(result.ids) == expected
 
 
 @pytest.mark.parametrize("family", ["llama", "gpt2", "mistral"])
@@ -160,7 +150,7 @@ def test_drop_in_equals_generate_with_scores_and_logits(family: str) -> None:
     model = tiny_model(family, 6, initializer_range=0.2)
     for seed in range(5):
         ids = torch.tensor([random_prompt(seed)])
-        for sample in (False, True):
+        for sample, drafter in ((False, NaiveCopier()), (True, NaiveCopier()), (False, None), (True, None)):
             options: dict[str, Any] = {
                 "attention_mask": torch.ones_like(ids),
                 "max_new_tokens": 25,
@@ -175,7 +165,7 @@ def test_drop_in_equals_generate_with_scores_and_logits(family: str) -> None:
             torch.manual_seed(seed)
             stats = Stats()
             output = model.generate(
-                ids, **options, custom_generate=custom_generate, drafter=NaiveCopier(), stats=stats
+                ids, **options, custom_generate=custom_generate, drafter=drafter, stats=stats
             )
             assert output.sequences.equal(expected.sequences)
             assert type(output) is type(expected)
@@ -197,9 +187,8 @@ def test_real_prompts_on_the_default_model(
 ) -> None:
     prompt = default_model.encode_prompt(trace_prompts[number])
     expected = plain(default_model.model, prompt, max_new_tokens=40, do_sample=False)
-    result = generate(
-        default_model, trace_prompts[number], Settings(max_new_tokens=40), drafter=NaiveCopier(20)
-    )
-    assert list(result.ids) == expected
-    # A stop string may not end it: the text is that of the ids.
-    assert result.text == default_model.tokenizer.decode(expected, skip_special_tokens=True)
+    for drafter in (NaiveCopier(20), None):
+        result = generate(default_model, trace_prompts[number], Settings(max_new_tokens=40), drafter=drafter)
+        assert list(result.ids) == expected
+        # A stop string may not end it: the text is that of the ids.
+        assert result.text == default_model.tokenizer.decode(expected, skip_special_tokens=True)

@@ -11,10 +11,10 @@ import pytest
 import torch
 from transformers import LogitsProcessor
 
-from lookupdec.decode import PlainDrafter
+from lookupdec.decode import Drafter, PlainDrafter
 from lookupdec.errors import ContextFullError, InputError
 from lookupdec.hf import Chunk, Generation, LanguageModel, Settings, generate, stream
-from tests.hf.drafters import Alternating, Garbage, Known, NaiveCopier
+from tests.hf.drafters import DRAFTERS, Known, NaiveCopier
 from tests.hf.tiny import byte_tokenizer, random_prompt, tiny_model
 
 TEXT = "naïve 語 👩‍👩‍👧 e\u0301: the cat sat, the cat sat. Sluß!"
@@ -40,8 +40,10 @@ def reciting(tiny: LanguageModel, text: str, **settings: Any) -> tuple[list[int]
     return prompt, Settings(logits_processor=[Recite(len(prompt), script)], **settings)
 
 
-@pytest.mark.parametrize("drafter", [NaiveCopier, PlainDrafter, Garbage, Alternating])
-def test_a_stream_joins_to_the_text_of_generate(tiny: LanguageModel, drafter: type) -> None:
+@pytest.mark.parametrize("drafter", DRAFTERS)
+def test_a_stream_joins_to_the_text_of_generate(
+    tiny: LanguageModel, drafter: Callable[[], Drafter | None]
+) -> None:
     prompt, settings = reciting(tiny, TEXT)
     whole = generate(tiny, prompt, settings, drafter=drafter())
     chunks = list(stream(tiny, prompt, settings, drafter=drafter()))
@@ -64,6 +66,31 @@ def test_chunks_tell_where_tokens_were_copied_from(tiny: LanguageModel) -> None:
     assert stats.accepted == sum(chunk.step.accepted for chunk in chunks)
     assert stats.by_source["prompt"].accepted == stats.accepted
     assert stats.passes == len(chunks) - 1 < stats.tokens - 1
+
+
+def test_every_token_has_its_own_piece_of_text_and_none_is_half_a_character(tiny: LanguageModel) -> None:
+    prompt, settings = reciting(tiny, TEXT)
+    script = settings.logits_processor[0].script  # type: ignore[attr-defined]
+    chunks = list(stream(tiny, prompt, settings, drafter=Known(script, most=9)))
+    assert max(len(chunk.ids) for chunk in chunks) > 5
+    assert all(len(chunk.pieces) == len(chunk.ids) for chunk in chunks)
+    assert [chunk.text for chunk in chunks] == ["".join(chunk.pieces) for chunk in chunks]
+    pieces = [piece for chunk in chunks for piece in chunk.pieces]
+    # However the tokens came, the pieces are those of one token a pass, and whole characters.
+    plainly = [chunk.text for chunk in stream(tiny, prompt, settings, drafter=PlainDrafter())]
+    assert pieces == plainly
+    assert "".join(pieces) == TEXT
+    assert all(len(piece) <= 1 and "\N{REPLACEMENT CHARACTER}" not in piece for piece in pieces)
+
+
+def test_pieces_hold_back_what_may_become_a_stop_string(tiny: LanguageModel) -> None:
+    prompt, settings = reciting(tiny, "a<<b<<<EN<<<ENDxyz", stop="<<<END")
+    script = settings.logits_processor[0].script  # type: ignore[attr-defined]
+    for drafter in (PlainDrafter(), Known(script, most=12), None):
+        pieces = [
+            piece for chunk in stream(tiny, prompt, settings, drafter=drafter) for piece in chunk.pieces
+        ]
+        assert pieces == ["a", "", "", "<<b", "", "", "", "", "", "<<<EN", "", "", "", "", ""]
 
 
 def windows(ids: Sequence[int]) -> Iterator[tuple[int, int]]:
@@ -90,7 +117,7 @@ def test_stop_strings_over_windows_of_the_own_output_equal_generate(tiny: Langua
         stop = decode(free[start:end])
         expected = tiny.model.generate(ids, **options, stop_strings=[stop], tokenizer=tiny.tokenizer)  # type: ignore[operator]
         settings = Settings(max_new_tokens=20, suppress_tokens=options["suppress_tokens"], stop=stop)
-        for drafter in (Known(free), PlainDrafter()):
+        for drafter in (Known(free), None):
             result = generate(tiny, prompt, settings, drafter=drafter)
             assert list(result.ids) == expected[0, len(prompt) :].tolist()
             assert result.text == text[: text.index(stop)]
@@ -141,7 +168,7 @@ def test_a_full_context_ends_with_length_and_no_error(free: int) -> None:
         model = LanguageModel(tiny_model(family, 1), byte_tokenizer())
         prompt = (random_prompt(1) * 40)[: 256 - free]
         for settings in (Settings(), Settings(max_new_tokens=100)):
-            result = generate(model, prompt, settings, drafter=NaiveCopier())
+            result = generate(model, prompt, settings)
             assert (len(result.ids), result.finish_reason) == (free, "length")
 
 
@@ -193,7 +220,7 @@ def test_two_threads_on_one_model_do_not_disturb_each_other() -> None:
 
     def work(number: int) -> None:
         prompt, settings = jobs[number]
-        got[number] = generate(model, prompt, settings, drafter=NaiveCopier())
+        got[number] = generate(model, prompt, settings)
 
     threads = [threading.Thread(target=work, args=(number,)) for number in range(6)]
     for thread in threads:

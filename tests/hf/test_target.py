@@ -7,12 +7,13 @@ from typing import Any
 
 import pytest
 import torch
-from transformers import DynamicCache
+from transformers import Cache, DynamicCache
+from transformers.cache_utils import QuantizedLayer
 
 from lookupdec.errors import InputError, UnsupportedCacheError
 from lookupdec.hf import LanguageModel, Settings, custom_generate, generate
 from tests.hf.drafters import Alternating, Garbage, Known, NaiveCopier
-from tests.hf.tiny import byte_tokenizer, random_prompt, tiny_model
+from tests.hf.tiny import FAMILIES, byte_tokenizer, plain, random_prompt, tiny_model
 
 STATEFUL: dict[str, dict[str, Any]] = {
     "mamba": {"state_size": 4},
@@ -61,6 +62,11 @@ def drop_in(model: Any, ids: torch.Tensor, **options: Any) -> Any:
     return model.generate(
         ids, **options, custom_generate=custom_generate, drafter=options.get("x", NaiveCopier())
     )
+
+
+def cache_keyword(model: Any) -> str:
+    parameters = inspect.signature(model.prepare_inputs_for_generation).parameters
+    return "cache" if "cache" in parameters else "past_key_values"
 
 
 def test_a_static_cache_is_refused_by_name() -> None:
@@ -125,7 +131,8 @@ def test_a_left_padded_prompt_equals_generate(family: str) -> None:
     mask = torch.ones_like(ids)
     mask[:, :5] = 0
     expected = model.generate(ids, attention_mask=mask, max_new_tokens=25, do_sample=False)
-    for drafter in (NaiveCopier(), Garbage(), Alternating(), Known(expected[0, ids.shape[1] :].tolist())):
+    known = Known(expected[0, ids.shape[1] :].tolist())
+    for drafter in (NaiveCopier(), Garbage(), Alternating(), known, None):
         output = model.generate(
             ids,
             attention_mask=mask,
@@ -138,10 +145,98 @@ def test_a_left_padded_prompt_equals_generate(family: str) -> None:
 
 
 @pytest.mark.parametrize("family", ["llama", "mistral"])
+def test_a_mask_with_holes_equals_generate(family: str) -> None:
+    model = tiny_model(family, 3, pad_token_id=0)
+    ids = torch.tensor([random_prompt(3)])
+    for hidden in ([0], [2, 5], [ids.shape[1] - 1]):
+        mask = torch.ones_like(ids)
+        mask[:, hidden] = 0
+        options: dict[str, Any] = {"attention_mask": mask, "max_new_tokens": 25, "do_sample": False}
+        expected = model.generate(ids, **options)
+        for drafter in (NaiveCopier(), Alternating(), None):
+            assert model.generate(ids, **options, custom_generate=custom_generate, drafter=drafter).equal(
+                expected
+            )
+
+
+def test_a_prompt_that_is_all_padding_is_refused_with_the_remedy() -> None:
+    ids = torch.zeros(1, 4, dtype=torch.long)
+    with pytest.raises(InputError, match="hides the whole prompt: give a prompt of at least one token"):
+        drop_in(tiny_model(pad_token_id=0), ids, attention_mask=torch.zeros_like(ids))
+    with pytest.raises(InputError, match="one sequence at a time, not 2: .* lookupdec.hf.generate_many"):
+        drop_in(tiny_model(pad_token_id=0), ids.repeat(2, 1), attention_mask=torch.zeros(2, 4))
+
+
+@pytest.mark.parametrize("chunk", [1, 3, 8, 100])
+@pytest.mark.parametrize("family", ["llama", "mistral", "gpt2"])
+def test_a_prompt_read_in_chunks_equals_generate(family: str, chunk: int) -> None:
+    model, prompt = tiny_model(family, 3, pad_token_id=0), random_prompt(3)
+    ids = torch.tensor([[0, 0, *prompt]])
+    mask = torch.ones_like(ids)
+    mask[:, :2] = 0
+    options: dict[str, Any] = {"attention_mask": mask, "max_new_tokens": 25, "do_sample": False}
+    options["prefill_chunk_size"] = chunk
+    lengths: list[int] = []
+    expected = model.generate(ids, **options)
+    hook = model.register_forward_pre_hook(
+        lambda _, args, kwargs: lengths.append(kwargs["input_ids"].shape[1]), with_kwargs=True
+    )
+    for drafter in (NaiveCopier(), None):
+        lengths.clear()
+        output = model.generate(ids, **options, custom_generate=custom_generate, drafter=drafter)
+        assert output.equal(expected)
+        assert lengths[0] == min(chunk, ids.shape[1])
+    hook.remove()
+    model.generation_config.prefill_chunk_size = chunk
+    result = generate(LanguageModel(model, byte_tokenizer()), prompt, Settings(max_new_tokens=25))
+    assert list(result.ids) == plain(model, prompt, max_new_tokens=25, do_sample=False)
+
+
+@pytest.mark.parametrize("length", [1, 2, 3])
+def test_the_shortest_prompts_equal_generate(length: int) -> None:
+    for family in FAMILIES:
+        model, prompt = tiny_model(family, 2), [5, 6, 5][:length]
+        expected = plain(model, prompt, max_new_tokens=20, do_sample=False)
+        result = generate(LanguageModel(model, byte_tokenizer()), prompt, Settings(max_new_tokens=20))
+        assert list(result.ids) == expected
+
+
+def test_a_quantised_cache_is_refused_by_name() -> None:
+    class Rounded(QuantizedLayer):  # type: ignore[misc, no-untyped-call, unused-ignore]
+        def _quantize(self, tensor: torch.Tensor, axis: int = 0) -> torch.Tensor:
+            return tensor
+
+        def _dequantize(self, q_tensor: torch.Tensor) -> torch.Tensor:
+            return q_tensor
+
+    cache = Cache(layers=[Rounded() for _ in range(3)])
+    with pytest.raises(UnsupportedCacheError, match="Rounded in the cache of LlamaForCausalLM cannot be"):
+        drop_in(tiny_model(), torch.tensor([[1, 2, 3]]), **{cache_keyword(tiny_model()): cache})
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="there is a CUDA device")
+def test_an_offloaded_cache_without_a_cuda_device_is_refused_by_name() -> None:
+    with pytest.raises(UnsupportedCacheError, match="offloaded DynamicCache needs a CUDA device"):
+        drop_in(tiny_model(), torch.tensor([[1, 2, 3]]), cache_implementation="offloaded")
+
+
+@pytest.mark.gpu
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="there is no CUDA device")
+@pytest.mark.parametrize("family", ["llama", "mistral"])
+def test_an_offloaded_cache_equals_generate(family: str) -> None:
+    model, ids = tiny_model(family, 3).cuda(), torch.tensor([random_prompt(3)], device="cuda")
+    options: dict[str, Any] = {"attention_mask": torch.ones_like(ids), "max_new_tokens": 30}
+    options |= {"do_sample": False, "cache_implementation": "offloaded"}
+    expected = model.generate(ids, **options)
+    for drafter in (NaiveCopier(), Alternating(), None):
+        output = model.generate(ids, **options, custom_generate=custom_generate, drafter=drafter)
+        assert output.equal(expected)
+
+
+@pytest.mark.parametrize("family", ["llama", "mistral"])
 def test_a_cache_of_the_callers_own_is_continued(family: str) -> None:
     model, prompt = tiny_model(family, 8), random_prompt(8)
-    parameters = inspect.signature(model.prepare_inputs_for_generation).parameters
-    name = "cache" if "cache" in parameters else "past_key_values"
+    name = cache_keyword(model)
     outputs = []
     for extra in ({}, {"custom_generate": custom_generate, "drafter": NaiveCopier()}):
         cache: Any = DynamicCache(config=model.config)

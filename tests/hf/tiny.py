@@ -1,4 +1,4 @@
-"""Tiny random models of many families, and tiny tokenizers."""
+"""Tiny random models of many families, tiny tokenizers, and what plain decoding makes of them."""
 
 from __future__ import annotations
 
@@ -9,6 +9,8 @@ import torch
 from tokenizers import Tokenizer, decoders, pre_tokenizers
 from tokenizers import models as tokenizer_models
 from transformers import AutoConfig, AutoModelForCausalLM, PreTrainedTokenizerFast
+
+from lookupdec.hf import LanguageModel
 
 SHAPE: dict[str, Any] = {
     "hidden_size": 32,
@@ -48,6 +50,18 @@ def tiny_model(family: str = "llama", seed: int = 0, **overrides: Any) -> Any:
     config = AutoConfig.for_model(family, **(SHAPE | FAMILIES.get(family, {}) | overrides))
     auto: Any = AutoModelForCausalLM
     return auto.from_config(config).eval()
+
+
+def plain(model: Any, prompt: list[int], **settings: Any) -> list[int]:
+    """Return what plain ``model.generate`` gives."""
+    ids = torch.tensor([prompt])
+    output = model.generate(input_ids=ids, attention_mask=torch.ones_like(ids), **settings)
+    return output[0, len(prompt) :].tolist()  # type: ignore[no-any-return]
+
+
+def wrap(model: Any) -> LanguageModel:
+    """Return a model with a byte tokenizer, for tests that look at ids."""
+    return LanguageModel(model, byte_tokenizer(), "tiny")
 
 
 def random_prompt(seed: int, vocabulary: int = 24, longest: int = 40) -> list[int]:
