@@ -1,0 +1,64 @@
+"""What the README tells a reader to type does what it says."""
+
+from __future__ import annotations
+
+import re
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+README = (ROOT / "README.md").read_text(encoding="utf-8")
+COMMANDS = [
+    shlex.split(line, comments=True)[1:]
+    for block in re.findall(r"```sh\n(.*?)```", README, re.S)
+    for line in block.splitlines()
+    if line.startswith("lookupdec ")
+]
+# Enough to run through; the whole answers are for readers with time.
+SHORTENED = {"batch": 8, "compare": 24, "edit": 24, "verify": 8}
+
+
+def run(*arguments: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run([sys.executable, *arguments], capture_output=True, text=True, cwd=ROOT, timeout=600)
+
+
+@pytest.mark.model
+@pytest.mark.parametrize("block", range(len(re.findall("```python\n", README))))
+def test_python_examples_run(block: int) -> None:
+    code = re.findall(r"```python\n(.*?)```", README, re.S)[block]
+    done = run("-W", "error", "-c", code)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.strip()
+
+
+@pytest.mark.model
+@pytest.mark.parametrize("command", COMMANDS, ids=lambda command: command[0])
+def test_commands_run(command: list[str], tmp_path: Path) -> None:
+    name = command[0]
+    arguments = [str(tmp_path / word) if word == "answers.jsonl" else word for word in command]
+    if name in SHORTENED:
+        arguments += ["--max-new-tokens", str(SHORTENED[name])]
+    done = run("-m", "lookupdec.cli", *arguments)
+    # 3: a shortened answer is not complete, and says so.
+    assert done.returncode == (3 if name in ("edit", "batch") else 0), done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_every_command_is_in_the_readme() -> None:
+    listed = run("-m", "lookupdec.cli", "--help").stdout
+    assert set(re.findall(r"^│ (\w+) ", listed, re.M)) == {command[0] for command in COMMANDS}
+
+
+def test_named_files_exist() -> None:
+    for name in re.findall(r"\]\(([^)#:]+)\)", README):
+        assert (ROOT / name).exists(), name
+
+
+def test_make_targets_exist() -> None:
+    makefile = (ROOT / "Makefile").read_text()
+    for target in re.findall(r"^make (\w+)", README, re.M):
+        assert re.search(rf"^{target}:", makefile, re.M)
