@@ -78,6 +78,8 @@ from lookupdec._survival import (
     vocabulary_logit,
 )
 
+COMPILED_WITH = "ca5ca9f2a468"  # as in _survival
+
 MAX_OPTIONS = 8
 MAX_SIBLINGS = 12  # transitions of a context that are compared to find its most frequent one
 
@@ -343,7 +345,7 @@ def find_cursor(own: Automaton, now: Int64Array, match_end: int) -> None:
             now[ANCHOR] = cursor
     if cursor != NONE:
         now[CURSOR] = cursor
-    elif now[CURSOR] >= 0 and now[MISSES] <= MAX_MISSES_ALIGNED:
+    elif now[CURSOR] >= 0 and now[MISSES] <= MAX_MISSES_ALIGNED and own.text[now[ANCHOR]] != SEPARATOR:
         now[CURSOR] = min(now[ANCHOR] + 1, size - 2)
 
 
@@ -630,6 +632,8 @@ def propose(
         sources[drafted] = source
         draft[drafted] = token
         drafted += 1
+        if not steady and flags & AT_CURSOR and ahead[CURSOR] < size and text[ahead[CURSOR]] == SEPARATOR:
+            break  # that was the end of a reference outside the prompt
         survival *= chance_to_go_on(ends, token)
         if steady:
             step_steadily(states, past_states, ahead, token)

@@ -27,6 +27,10 @@ from numba import njit
 
 from lookupdec._kernels import COUNT, LENGTH, LINK, NONE, STATE_FIELDS, Int32Array, follow
 
+# Numba keeps compiled kernels until their own file changes. This names the contents of the files that are compiled
+# into these, so that a change there changes this file; a test says what to write.
+COMPILED_WITH = "db4705de0c58"
+
 Int64Array = npt.NDArray[np.int64]
 Float32Array = npt.NDArray[np.float32]
 UInt8Array = npt.NDArray[np.uint8]

@@ -99,3 +99,54 @@ def slow_phrase_rest(
             if len(phrase) > size and list(phrase[:size]) == list(text[len(text) - size :]):
                 return list(phrase[size:])
     return None
+
+
+# the drafter
+
+
+def slow_bucket(value: int, bounds: Sequence[int]) -> int:
+    """Return how many of the bounds a value reaches."""
+    return sum(value >= bound for bound in bounds)
+
+
+def slow_share_bucket(count: int, total: int) -> int:
+    """Return 0 for never, 7 for always, and 1 to 6 for the percentage between."""
+    if count <= 0:
+        return 0
+    return 7 if count >= total else 1 + slow_bucket(count * 100 // total, (10, 25, 50, 75, 90))
+
+
+def slow_common_suffix(text: Sequence[int], first: int, second: int, limit: int) -> int:
+    """Return the longest size, at most ``limit``, at which the spans that end at two positions are equal."""
+    sizes = range(1, min(first, second, limit) + 1)
+    return max(
+        (n for n in sizes if list(text[first - n : first]) == list(text[second - n : second])), default=0
+    )
+
+
+def slow_search_near(
+    text: Sequence[int], anchor: int, places: Sequence[int], compared: int
+) -> tuple[int, int]:
+    """Return (end, worth) of the best of the places where the text's end also stands, (-1, 0) without one."""
+    worths = []
+    for end in places:
+        matched = slow_common_suffix(text, end, len(text), compared)
+        distance = abs(end - anchor - 1)
+        worth = matched - sum(distance > far for far in (16, 64, 256))
+        if matched and worth > 0:
+            worths.append((worth, -distance, -end))
+    return (-max(worths)[2], max(worths)[0]) if worths else (-1, 0)
+
+
+def slow_known_suffix(documents: Sequence[Sequence[int]], written: Sequence[int]) -> int:
+    """Return the length of the longest end of ``written`` that stands in one of the documents."""
+    sizes = range(1, len(written) + 1)
+    return max(
+        (n for n in sizes if any(slow_ends(document, written[len(written) - n :]) for document in documents)),
+        default=0,
+    )
+
+
+def slow_best_length(cost: float, hazard: float, longest: int) -> int:
+    """Return the length of the draft that makes a token cheapest where every token ends the copy alike."""
+    return min(range(1, longest), key=lambda size: (1 + cost * size) / (1 - (1 - hazard) ** size))
