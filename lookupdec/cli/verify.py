@@ -118,8 +118,6 @@ def _as_json(model: LanguageModel, runs: Sequence[Run], threshold: float) -> dic
         "identical": _count(runs, "identical"),
         "near_ties": _count(runs, "near-tie"),
         "faults": _count(runs, "fault"),
-        "plain_seconds": sum(run.plain_seconds for run in runs),
-        "lookup_seconds": sum(run.lookup.seconds for run in runs),
         "results": [_run_as_json(run) for run in runs],
     }
 
@@ -182,8 +180,6 @@ def _figures(runs: Sequence[Run]) -> tuple[str, ...]:
         f"{tokens:,}",
         *map(str, verdicts),
         f"{(tokens - len(runs)) / passes:.1f}" if passes else "",
-        f"{sum(run.plain_seconds for run in runs):.1f}",
-        f"{sum(run.lookup.seconds for run in runs):.1f}",
     )
 
 
