@@ -1,6 +1,12 @@
 """Every drafter on every trace file, without a model; the figures are kept with where they were measured.
 
-    python -m benchmarks.drafting TRACES_FOLDER [--limit 150] [--peers-only] [--out FILE.json]
+    python -m benchmarks.drafting TRACES_FOLDER [--limit 150] [--peers-only] [--prior FILE.npz] [--out FILE.json]
+
+The packaged prior of lookupdec was fitted on all recorded edits, these among them. With ``--prior`` every row of
+lookupdec stands there twice, also with that one: fit it on the other traces alone, so that no trace is measured
+that the prior has seen.
+
+    python -m benchmarks.fit_prior TRACES_FOLDER --skip 150 --out FILE.npz
 
 Prints one table a file, then a JSON line with the summary, and writes benchmarks/results/drafting.json. Where
 the folder holds a baselines.json, the peers' rows are checked against it. The counting rules are those of
@@ -21,8 +27,13 @@ from datetime import UTC, datetime
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
+import numpy as np
+
+from lookupdec.cache import RollingCache
 from lookupdec.decode import Drafter
+from lookupdec.draft import CopyDrafter
 from lookupdec.peers import PEER_ROWS
+from lookupdec.policy import CostModel, SurvivalModel
 from lookupdec.replay import ReplayResult, Trace, best_speedup, copy_limit, load_traces, replay
 
 FILES = ("code_edit", "config_edit", "doc_rewrite", "summarize")
@@ -55,22 +66,24 @@ def peer_rows() -> list[Row]:
     return [Row(row.name, ignoring_alpha(row.make), past_outputs=row.past_outputs) for row in PEER_ROWS]
 
 
-def own_rows() -> list[Row]:
+def own_rows(prior: Path | None = None) -> list[Row]:
     """Return lookupdec with a rolling cache over all traces, without it, and with the input as reference."""
-    from lookupdec.cache import RollingCache
-    from lookupdec.draft import CopyDrafter
-    from lookupdec.policy import CostModel
+    stored = None if prior is None else dict(np.load(prior))
+    remark = "" if prior is None else ", prior of other traces"
+
+    def new_model() -> SurvivalModel:
+        return SurvivalModel.new() if stored is None else SurvivalModel.from_prior(stored)
 
     def with_cache(alpha: float) -> Drafter:
-        return CopyDrafter(cache=RollingCache(), cost=CostModel(per_token=alpha))
+        return CopyDrafter(RollingCache(), cost=CostModel(per_token=alpha), model=new_model())
 
     def without_cache(alpha: float) -> Drafter:
-        return CopyDrafter(cost=CostModel(per_token=alpha))
+        return CopyDrafter(cost=CostModel(per_token=alpha), model=new_model())
 
     return [
-        Row("lookupdec past outputs", with_cache, adapts=True),
-        Row("lookupdec no past outputs", without_cache, adapts=True, past_outputs=False),
-        Row("lookupdec past outputs, reference", with_cache, with_reference=True, adapts=True),
+        Row(f"lookupdec past outputs{remark}", with_cache, adapts=True),
+        Row(f"lookupdec no past outputs{remark}", without_cache, adapts=True, past_outputs=False),
+        Row(f"lookupdec past outputs, reference{remark}", with_cache, with_reference=True, adapts=True),
     ]
 
 
@@ -214,10 +227,15 @@ def main() -> None:
     parser.add_argument("folder", type=Path, help="holds the trace files")
     parser.add_argument("--limit", type=int, default=150, help="traces of each file")
     parser.add_argument("--peers-only", action="store_true")
+    parser.add_argument(
+        "--prior", type=Path, help="fitted on other traces; measured besides the packaged one"
+    )
     parser.add_argument("--out", type=Path, default=ROOT / "benchmarks" / "results" / "drafting.json")
     options = parser.parse_args()
 
     rows = [*([] if options.peers_only else own_rows()), *peer_rows()]
+    if options.prior is not None:
+        rows = [*own_rows(options.prior), *rows]
     measured: dict[str, Rows] = {}
     files: dict[str, object] = {}
     for name in FILES:

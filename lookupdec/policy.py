@@ -97,7 +97,7 @@ class SurvivalModel:
     @classmethod
     def new(cls) -> Self:
         """Return a model that has seen nothing but the prior."""
-        return cls._from_prior(_prior())
+        return cls.from_prior(_prior())
 
     @classmethod
     def blank(cls) -> Self:
@@ -108,7 +108,8 @@ class SurvivalModel:
         return cls(_with_rest(tables, np.zeros(survival.TABLE_SIZE, np.uint8), weights.ravel()))
 
     @classmethod
-    def _from_prior(cls, prior: Mapping[str, npt.NDArray[Any]]) -> Self:
+    def from_prior(cls, prior: Mapping[str, npt.NDArray[Any]]) -> Self:
+        """Return a model that starts from what ``prior`` of another one gave."""
         tables = np.zeros(survival.TABLE_SIZE, np.float32)
         seen = np.zeros(survival.TABLE_SIZE, np.uint8)
         tables[: survival.SHAPE_SIZE] = prior["tables"]

@@ -92,7 +92,7 @@ class TestSurvivalModel:
         model.arrays.seen[:] = generator.integers(0, 128, survival.TABLE_SIZE)
         model.arrays.weights[:] = generator.normal(size=survival.WEIGHTS_SIZE)
         prior = model.prior()
-        again = SurvivalModel._from_prior(prior)
+        again = SurvivalModel.from_prior(prior)
         shape = slice(0, survival.SHAPE_SIZE)
         assert np.allclose(again.arrays.tables[shape], model.arrays.tables[shape], atol=2e-3)
         assert np.array_equal(again.arrays.seen[shape], model.arrays.seen[shape])
