@@ -144,16 +144,7 @@ def _print_report(
 ) -> None:
     table = Table(box=box.SIMPLE_HEAD)
     table.add_column("")
-    for title in (
-        "runs",
-        "tokens",
-        "identical",
-        "near-ties",
-        "faults",
-        "tokens per pass",
-        "plain s",
-        "lookup s",
-    ):
+    for title in ("runs", "tokens", "identical", "near-ties", "faults", "tokens per pass"):
         table.add_column(title, justify="right")
     for mode in ("greedy", "sampled"):
         of_mode = [run for run in runs if run.mode == mode]

@@ -7,9 +7,10 @@ from typing import Any
 
 import torch
 from transformers import PreTrainedModel
-from transformers.cache_utils import Cache, DynamicLayer, DynamicSlidingWindowLayer
+from transformers.cache_utils import Cache, DynamicLayer, DynamicSlidingWindowLayer, QuantizedLayer
 
 from lookupdec.errors import InputError, UnsupportedCacheError
+from lookupdec.hf.bitwise import one_token_arithmetic
 from lookupdec.hf.choose import Chooser
 from lookupdec.ids import Ids
 
@@ -90,7 +91,8 @@ class ModelTarget:
             self._positions = self._positions + torch.arange(1, rows + 1, device=self._positions.device)
         if self._mask is not None:
             self._mask = torch.cat([self._mask, self._mask.new_ones((1, rows))], dim=-1)
-        logits = self._forward(batch, rows=rows, is_first=False)
+        with one_token_arithmetic(self._model):
+            logits = self._forward(batch, rows=rows, is_first=False)
         self._keep_last_position(0)
         return self._chooser.choices(logits)
 
@@ -177,6 +179,9 @@ def check_cache(cache: Any, model: PreTrainedModel) -> None:
 
 
 def _can_roll_back(layer: Any) -> bool:
+    # Before transformers 5.24 it inherits the claim, but cropping does not reach what it has quantised.
+    if isinstance(layer, QuantizedLayer):
+        return False
     if hasattr(layer, "is_croppable"):
         return bool(layer.is_croppable)
     # transformers 5.16 does not say.
