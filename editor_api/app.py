@@ -1,0 +1,108 @@
+"""The application: parts put together. Loads nothing until it is started."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+from importlib.metadata import PackageNotFoundError, version
+from typing import TYPE_CHECKING
+
+from fastapi import FastAPI, Request
+from fastapi.exceptions import RequestValidationError
+from starlette.exceptions import HTTPException
+from starlette.middleware import Middleware
+from starlette.middleware.cors import CORSMiddleware
+from starlette.responses import Response
+
+from editor_api.auth import ApiKeys
+from editor_api.embedded import EmbeddedEngine
+from editor_api.engine import Engine, EngineError
+from editor_api.errors import ApiError
+from editor_api.metrics import Metrics
+from editor_api.middleware import LOCAL_ORIGINS, Bodies, Guard, Observe, Paths
+from editor_api.routes import edits, openai, service
+from editor_api.service import Service
+from editor_api.settings import Settings
+from editor_api.wire import error_response
+from editor_api.work import Sessions
+from lookupdec import LookupDecError
+
+if TYPE_CHECKING:
+    from lookupdec.hf import LanguageModel
+
+DESCRIPTION = (
+    "Edits and OpenAI's endpoints over lookup decoding. Errors have OpenAI's shape, and so have streams."
+)
+_TOLD = (ApiError, EngineError, LookupDecError, HTTPException, RequestValidationError)
+
+
+def create_app(settings: Settings, engine: Engine | None = None) -> FastAPI:
+    """Return the service; without an engine it gets the embedded one. Raises ``ValueError`` for a bad key file."""
+    engine = embedded_engine(settings) if engine is None else engine
+    metrics = Metrics(engine)
+    app = FastAPI(
+        title="lookupdec",
+        version=_version(),
+        description=DESCRIPTION,
+        redoc_url=None,
+        redirect_slashes=False,
+        lifespan=_lifespan,
+        middleware=[
+            Middleware(Observe, metrics=metrics),
+            Middleware(
+                CORSMiddleware,
+                allow_origins=settings.cors_origins,
+                allow_origin_regex=LOCAL_ORIGINS,
+                allow_methods=["GET", "POST"],
+                allow_headers=["*"],  # answered with the list that was asked for
+                expose_headers=["x-request-id", "retry-after"],
+            ),
+            Middleware(Paths),
+            Middleware(Guard, keys=ApiKeys.read(settings.api_keys_file), origins=settings.cors_origins),
+            Middleware(Bodies, limit=settings.max_body_bytes, log=settings.log_bodies),
+        ],
+    )
+    app.state.service = Service(settings, engine, metrics, Sessions())
+    for kind in _TOLD:
+        app.add_exception_handler(kind, _tell)
+    for module in (openai, edits, service):
+        app.include_router(module.router)
+    return app
+
+
+def embedded_engine(settings: Settings) -> EmbeddedEngine:
+    """Return the engine that a service has by default; nothing is loaded yet."""
+
+    def load_model() -> LanguageModel:
+        # Not before it is needed: with it comes torch.
+        from lookupdec.hf import load
+
+        return load(settings.model, dtype=settings.dtype, device=settings.device)
+
+    return EmbeddedEngine(
+        load_model,
+        max_running=settings.max_running,
+        max_queued=settings.max_queued,
+        kv_bytes=settings.kv_megabytes << 20,
+        cache_bytes=settings.cache_megabytes << 20,
+    )
+
+
+@asynccontextmanager
+async def _lifespan(app: FastAPI) -> AsyncGenerator[None, None]:
+    engine: Engine = app.state.service.engine
+    engine.start()
+    yield
+    await asyncio.to_thread(engine.stop)
+
+
+def _version() -> str:
+    try:
+        return version("lookupdec")
+    except PackageNotFoundError:  # run from a checkout that is not installed
+        return "unknown"
+
+
+async def _tell(_: Request, error: Exception) -> Response:
+    return error_response(error)

@@ -1,0 +1,164 @@
+"""Edits on the engine: ``lookupdec.edit`` runs in a thread of its own and takes its turns like any request."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import AsyncGenerator, Coroutine, Generator, Mapping, Sequence
+from typing import Any, TypeVar
+
+from editor_api.engine import Piece, Request, RequestCancelled
+from editor_api.errors import bad_value
+from editor_api.schemas import EditRequest, Prediction, Selection, TextPosition, joined
+from editor_api.service import Call
+from editor_api.work import Work
+from lookupdec.edit import Editor, EditResult, Position, TextEdit, apply_edits
+
+T = TypeVar("T")
+
+
+class TurnTakingModel:
+    """The model as an ``Editor`` sees it: every question becomes a request to the engine.
+
+    Called on the editor's thread; what belongs to the event loop is done there.
+    """
+
+    def __init__(self, call: Call, work: Work, request: Mapping[str, Any]) -> None:
+        self._engine = call.service.engine
+        self._work = work
+        self._request = request
+        self._loop = asyncio.get_running_loop()
+        self._asked = 0
+
+    @property
+    def name(self) -> str:
+        """The model's name."""
+        return self._engine.model_name
+
+    @property
+    def context_length(self) -> int | None:
+        """How many tokens prompt and answer may have together."""
+        return self._engine.context_length
+
+    @property
+    def dtype(self) -> str:
+        """The numbers the model computes with."""
+        return self._engine.dtype
+
+    def count(self, messages: Sequence[Mapping[str, str]]) -> int:
+        """Return the number of tokens of a prompt."""
+        return len(self._engine.encode_prompt(list(messages)))
+
+    def count_text(self, text: str) -> int:
+        """Return the number of tokens of a text."""
+        return len(self._engine.encode_text(text))
+
+    def decode(self, ids: Sequence[int]) -> str:
+        """Return the text of some tokens."""
+        return self._engine.decode(ids)
+
+    def check(self, settings: Mapping[str, Any]) -> None:
+        """Raise ``InputError`` for impossible values."""
+        self._engine.check(settings)
+
+    def stream(
+        self,
+        messages: Sequence[Mapping[str, str]],
+        reference: str,
+        settings: Mapping[str, Any],
+        *,
+        plain: bool = False,
+        namespace: str | None = None,
+    ) -> Generator[Piece, None, None]:
+        """Answer, a piece per pass."""
+        request = Request(
+            prompt=self._engine.encode_prompt(list(messages)),
+            settings=settings,
+            namespace=namespace or "",
+            reference=reference,
+            drafting=not plain,
+            admitted=self._asked > 0,
+            **self._request,
+        )
+        self._asked += 1
+        pieces = self._work.pieces(request)
+        try:
+            while (piece := self._wait(_next_or_none(pieces))) is not None:
+                yield piece
+        finally:
+            self._wait(pieces.aclose())
+
+    def _wait(self, step: Coroutine[Any, Any, T]) -> T:
+        return asyncio.run_coroutine_threadsafe(step, self._loop).result()
+
+
+async def edited(body: EditRequest, call: Call) -> AsyncGenerator[str | EditResult, None]:
+    """Yield the text of the model's answer as it comes, then the result."""
+    service = call.service
+    selection = _selection(body)
+    work = Work(service.engine, service.metrics)
+    deadline = min(body.deadline or service.settings.deadline, service.settings.deadline)
+    model = TurnTakingModel(call, work, {"tenant": call.tenant, "deadline": deadline})
+    prediction = body.prediction.content if isinstance(body.prediction, Prediction) else body.prediction
+
+    loop = asyncio.get_running_loop()
+    parts: asyncio.Queue[str | EditResult | BaseException] = asyncio.Queue()
+
+    def tell(part: str | EditResult | BaseException) -> None:
+        loop.call_soon_threadsafe(parts.put_nowait, part)
+
+    def edit() -> None:
+        try:
+            result = Editor(model).edit(
+                body.input,
+                body.instruction,
+                lines=body.lines,
+                selection=selection,
+                language=body.language,
+                path=body.path,
+                context=body.context,
+                prediction=joined(prediction) or None,
+                namespace=call.namespace(body.session or body.prompt_cache_key),
+                plain=not service.settings.drafting,
+                allow_incomplete=body.allow_incomplete,
+                position_encoding=body.position_encoding,
+                on_token=lambda chunk: tell(chunk.text),
+                max_new_tokens=body.max_tokens,
+                temperature=body.temperature or 0.0,
+                top_k=0,
+                seed=body.seed,
+            )
+        except BaseException as error:  # told to the reader, who raises it
+            tell(error)
+        else:
+            tell(result)
+
+    with service.sessions.newest(call.tenant, body.session, work):
+        threading.Thread(target=edit, name="edit", daemon=True).start()
+        try:
+            while isinstance(part := await parts.get(), str):
+                yield part
+            if isinstance(part, BaseException):
+                raise part
+            yield part
+        finally:
+            work.stop(RequestCancelled("the request was cancelled"))
+
+
+def _selection(body: EditRequest) -> tuple[int, int] | None:
+    """Return the offsets of what is selected. Raises ``InputError``."""
+    if body.selection is not None and body.lines is not None:
+        raise bad_value("give either lines or a selection, not both", "lines")
+    if not isinstance(body.selection, Selection):
+        return body.selection
+    return _offset(body, body.selection.start), _offset(body, body.selection.end)
+
+
+def _offset(body: EditRequest, position: TextPosition) -> int:
+    before = TextEdit(Position(0, 0), Position(position.line, position.character), "")
+    after = apply_edits(body.input, [before], position_encoding=body.position_encoding)
+    return len(body.input) - len(after)
+
+
+async def _next_or_none(pieces: AsyncGenerator[Piece, None]) -> Piece | None:
+    return await anext(pieces, None)

@@ -1,0 +1,172 @@
+"""The seam between HTTP and decoding: what the service needs of an engine. Knows neither.
+
+EngineError
+|-- EngineBusy           the queue is full: come back after ``retry_after`` seconds
+|-- EngineUnavailable    the model is loading, could not be loaded, or the service is stopping
+|-- RequestTimedOut      the deadline passed before the request had its first turn
+|-- RequestReplaced      a newer request of the same session took its place
+`-- RequestCancelled     its client is gone
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal, Protocol
+
+from lookupdec.stats import Stats, Step
+
+Message = Mapping[str, Any]
+Prompt = str | Sequence[int] | Sequence[Message]
+FinishReason = Literal["stop", "length", "deadline"]
+State = Literal["loading", "ready", "stopping", "failed"]
+
+
+class EngineError(Exception):
+    """Base of what ends a request without being its own fault."""
+
+
+class EngineBusy(EngineError):
+    """The queue is full."""
+
+    def __init__(self, retry_after: int) -> None:
+        super().__init__(f"the queue is full: try again in {retry_after} s")
+        self.retry_after = retry_after
+
+
+class EngineUnavailable(EngineError):
+    """Nothing can be generated now."""
+
+
+class RequestTimedOut(EngineError):
+    """The deadline passed while the request waited."""
+
+
+class RequestReplaced(EngineError):
+    """A newer request of the same session took this one's place."""
+
+
+class RequestCancelled(EngineError):
+    """The request was cancelled."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Request:
+    """One generation. ``settings`` are those of ``lookupdec.hf.Settings`` by name.
+
+    ``namespace`` says whose past outputs may be copied, and its first part, ``tenant``, from whom drafting may
+    learn. ``deadline`` is in seconds from submission. ``admitted`` marks the continuation of a request that
+    was let in before: it is not refused for a full queue or while draining.
+    """
+
+    prompt: Sequence[int]
+    settings: Mapping[str, Any]
+    tenant: str
+    namespace: str
+    deadline: float
+    reference: str | None = None
+    drafting: bool = True
+    admitted: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class TokenScore:
+    """A token's text, its log-probability, and those of the likeliest tokens in its place."""
+
+    text: str
+    logprob: float
+    top: tuple[tuple[str, float], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """What one forward pass added to an answer. ``stats`` may be read once ``finish_reason`` is set."""
+
+    text: str
+    step: Step
+    stats: Stats
+    finish_reason: FinishReason | None = None
+    scores: tuple[TokenScore, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Capacity:
+    """How busy an engine is. ``cache_bytes`` are those of past outputs; ``failure`` says why loading failed."""
+
+    state: State
+    running: int = 0
+    waiting: int = 0
+    cache_bytes: int = 0
+    failure: str = ""
+
+
+class Job(Protocol):
+    """A submitted request: an asynchronous stream of pieces that ends with the one that has a finish reason."""
+
+    def __aiter__(self) -> AsyncIterator[Piece]:
+        """Iterate over the pieces; raises ``EngineError`` or ``LookupDecError``."""
+        ...
+
+    def cancel(self, error: EngineError | None = None) -> None:
+        """Stop within one pass; iterating raises ``error``. Does nothing where the job has ended."""
+        ...
+
+
+class Engine(Protocol):
+    """Something that generates. All but the ``encode`` and ``check`` methods are called on the event loop."""
+
+    @property
+    def model_name(self) -> str:
+        """The model's name."""
+        ...
+
+    @property
+    def context_length(self) -> int | None:
+        """How many tokens prompt and answer may have together; None where that is unknown."""
+        ...
+
+    @property
+    def dtype(self) -> str:
+        """The numbers the model computes with."""
+        ...
+
+    @property
+    def capacity(self) -> Capacity:
+        """How busy the engine is."""
+        ...
+
+    def encode_prompt(self, prompt: Prompt) -> list[int]:
+        """Return the ids of a prompt. Raises ``InputError``."""
+        ...
+
+    def encode_text(self, text: str) -> list[int]:
+        """Return the ids of a text inside a text. Raises ``InputError``."""
+        ...
+
+    def decode(self, ids: Sequence[int]) -> str:
+        """Return the text of some tokens."""
+        ...
+
+    def check(self, settings: Mapping[str, Any]) -> None:
+        """Raise ``TypeError`` for unknown settings and ``InputError`` for impossible values."""
+        ...
+
+    def submit(self, request: Request) -> Job:
+        """Queue a request. Raises ``EngineBusy`` or ``EngineUnavailable``."""
+        ...
+
+    def drain(self) -> None:
+        """Take no new requests from now on; those that were let in go on."""
+        ...
+
+    def abort(self) -> None:
+        """End all requests with ``EngineUnavailable``."""
+        ...
+
+    def start(self) -> None:
+        """Begin to load the model; ``capacity.state`` tells when it is ready."""
+        ...
+
+    def stop(self) -> None:
+        """End everything and wait until nothing runs."""
+        ...

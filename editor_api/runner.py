@@ -1,0 +1,132 @@
+"""Requests on a model, one pass at a time: drafters, past outputs, pieces. Knows no queue and no thread."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Generator, Mapping, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from editor_api.engine import Piece, Request, TokenScore
+from lookupdec import CopyDrafter, Drafter, PlainDrafter, RollingCache, SurvivalModel
+from lookupdec.errors import InputError
+
+if TYPE_CHECKING:
+    from lookupdec.hf import Chunk, LanguageModel, TokenLogprob
+
+_LEARNERS = 64  # tenants whose learnt habits are kept, at 0.6 MB each
+_WARM_UP_TEXT = "def area(width, height):\n    return width * height\n"
+_WARM_UP_TOKENS = 24
+
+
+class Run:
+    """One request under way. Belongs to the thread that began it."""
+
+    def __init__(self, chunks: Generator[Chunk, None, None], runner: Runner) -> None:
+        self._chunks = chunks
+        self._runner = runner
+
+    def next_piece(self) -> Piece:
+        """Make one forward pass."""
+        chunk = next(self._chunks)
+        scores = tuple(self._runner.score(item) for item in chunk.logprobs)
+        if scores and chunk.finish_reason == "stop" and chunk.stop is None:
+            scores = scores[:-1]  # an end-of-text token is no part of the answer
+        return Piece(chunk.text, chunk.step, chunk.stats, chunk.finish_reason, scores)
+
+    def close(self) -> None:
+        """End it: its output is kept for later requests of the same namespace."""
+        self._chunks.close()
+
+
+class Runner:
+    """A model with what outlives a request: past outputs, and what drafting has learnt, tenant by tenant."""
+
+    def __init__(self, model: LanguageModel, *, cache_bytes: int) -> None:
+        self.model = model
+        self.cache = RollingCache(cache_bytes)
+        self._learnt: OrderedDict[str, SurvivalModel] = OrderedDict()
+        config: Any = model.model.config.get_text_config(decoder=True)
+        self._vocabulary = int(config.vocab_size)
+        self._kv_bytes_per_token = _kv_bytes_per_token(config, model.dtype.itemsize)
+
+    def begin(self, request: Request, seconds_left: float) -> Run:
+        """Start a request; nothing is computed yet. Raises ``LookupDecError``."""
+        from lookupdec.hf import Settings, stream
+
+        chunks = stream(
+            self.model,
+            request.prompt,
+            replace(Settings(**request.settings), deadline=seconds_left),
+            drafter=self._drafter(request),
+            reference=request.reference or None,
+            namespace=request.namespace,
+        )
+        return Run(chunks, self)
+
+    def check(self, settings: Mapping[str, Any]) -> None:
+        """Raise ``TypeError`` for unknown settings and ``InputError`` for impossible values."""
+        from lookupdec.hf import Settings
+
+        biased = Settings(**settings).logit_bias or {}
+        if unknown := [token for token in biased if not 0 <= token < self._vocabulary]:
+            raise InputError(
+                f"logit_bias names token {unknown[0]}, but this model has the tokens 0 to {self._vocabulary - 1}"
+            )
+
+    def decode(self, ids: Sequence[int]) -> str:
+        """Return the text of some tokens."""
+        text = self.model.tokenizer.decode(list(ids), clean_up_tokenization_spaces=False)
+        assert isinstance(text, str)
+        return text
+
+    def kv_bytes(self, request: Request) -> int:
+        """Return how large a request's KV cache may become."""
+        longest = request.settings.get("max_new_tokens") or self.model.context_length or 0
+        tokens = len(request.prompt) + int(longest)
+        return min(tokens, self.model.context_length or tokens) * self._kv_bytes_per_token
+
+    def score(self, item: TokenLogprob) -> TokenScore:
+        """Return a token's log-probabilities with texts in the place of ids."""
+        top = tuple((self.decode([token]), logprob) for token, logprob in item.top)
+        return TokenScore(self.decode([item.token]), item.logprob, top)
+
+    def warm_up(self) -> None:
+        """Run one short request, so that no client waits for compilers and first-time allocations."""
+        prompt = self.model.encode_text(_WARM_UP_TEXT * 2)
+        settings = {"max_new_tokens": _WARM_UP_TOKENS, "eos_token_id": ()}
+        request = Request(
+            prompt=prompt[: max(1, (self.model.context_length or len(prompt)) - _WARM_UP_TOKENS)],
+            settings=settings,
+            tenant="",
+            namespace="",
+            deadline=600.0,
+            reference=_WARM_UP_TEXT,
+        )
+        for _ in range(2):  # the second finds the first one's output
+            run = self.begin(request, request.deadline)
+            while run.next_piece().finish_reason is None:
+                pass
+            run.close()
+        self.cache.clear()
+        self._learnt.clear()
+
+    def _drafter(self, request: Request) -> Drafter:
+        if not request.drafting:
+            return PlainDrafter()
+        return CopyDrafter(self.cache, model=self._learnt_by(request.tenant))
+
+    def _learnt_by(self, tenant: str) -> SurvivalModel:
+        # One tenant's habits never speed up another's requests: that would tell what it writes.
+        model = self._learnt.pop(tenant, None) or SurvivalModel.new()
+        self._learnt[tenant] = model
+        if len(self._learnt) > _LEARNERS:
+            self._learnt.popitem(last=False)
+        return model
+
+
+def _kv_bytes_per_token(config: Any, item_bytes: int) -> int:
+    heads = int(config.num_attention_heads)
+    kv_heads = int(getattr(config, "num_key_value_heads", None) or heads)
+    head_size = int(getattr(config, "head_dim", None) or config.hidden_size // heads)
+    return 2 * int(config.num_hidden_layers) * kv_heads * head_size * item_bytes

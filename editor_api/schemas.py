@@ -1,0 +1,205 @@
+"""What requests may say. Fields that are not named here are let pass unread: every client has some of its own."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Annotated, Literal
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
+
+_SEEDS = 2**63
+
+
+def _unique_strings(value: object) -> object:
+    """Take one string for a list of it, and leave out empty ones, which would end every answer at once."""
+    if value is None:
+        return []
+    strings = [value] if isinstance(value, str) else value
+    return [item for item in strings if item != ""] if isinstance(strings, Iterable) else value
+
+
+def _seed(value: object) -> object:
+    """Take -1 for none, as some clients do, and any other whole number."""
+    if isinstance(value, int) and not isinstance(value, bool) and -_SEEDS <= value < 2 * _SEEDS:
+        return None if value == -1 else value % _SEEDS
+    return value
+
+
+def _unlimited(value: object) -> object:
+    """Take -1 for no limit, as some clients do."""
+    return None if value == -1 else value
+
+
+TokenLimit = Annotated[int | None, Field(ge=1), BeforeValidator(_unlimited)]
+StopStrings = Annotated[list[str], BeforeValidator(_unique_strings)]
+Seed = Annotated[int | None, BeforeValidator(_seed)]
+
+
+class Lenient(BaseModel):
+    """A part of a request."""
+
+    model_config = ConfigDict(extra="ignore", allow_inf_nan=False, protected_namespaces=())
+
+
+class TextPart(Lenient):
+    """A piece of a text in parts."""
+
+    type: Literal["text", "input_text", "output_text", "refusal"] = "text"
+    text: str
+
+
+Text = str | list[TextPart]
+
+
+def joined(text: Text | None) -> str:
+    """Return a text whole."""
+    return text or "" if isinstance(text, str | None) else "".join(part.text for part in text)
+
+
+class ChatMessage(Lenient):
+    """One message of a conversation."""
+
+    role: Literal["system", "developer", "user", "assistant", "tool", "function"]
+    content: Text | None = None
+
+
+class Prediction(Lenient):
+    """Text that is expected to come back."""
+
+    type: Literal["content"]
+    content: Text
+
+
+class StreamOptions(Lenient):
+    """What a stream should hold besides text."""
+
+    include_usage: bool = False
+
+
+class ResponseFormat(Lenient):
+    """What the answer should look like."""
+
+    type: str = "text"
+
+
+class GenerationRequest(Lenient):
+    """What chat and plain completions have in common."""
+
+    model: str | None = Field(None, description="Any name; there is one model.")
+    max_tokens: TokenLimit = Field(None, description="Longest answer; what the context leaves when left out.")
+    n_predict: int | None = Field(None, ge=-1, description="The same, as llama.cpp spells it.")
+    temperature: float | None = Field(None, ge=0, le=100, description="0, or left out: the likeliest token.")
+    top_p: float | None = Field(None, gt=0, le=1)
+    top_k: int | None = Field(None, ge=-1, le=1 << 30)
+    min_p: float | None = Field(None, ge=0, le=1)
+    presence_penalty: float | None = Field(None, ge=-2, le=2)
+    frequency_penalty: float | None = Field(None, ge=-2, le=2)
+    logit_bias: dict[int, Annotated[float, Field(ge=-100, le=100)]] | None = None
+    seed: Seed = None
+    stop: StopStrings = Field(default_factory=list, description="A string or several.")
+    n: int | None = Field(None, ge=1)
+    stream: bool | None = None
+    stream_options: StreamOptions | None = None
+    prediction: Prediction | None = Field(None, description="Text that is expected to come back.")
+    prompt_cache_key: str | None = Field(None, max_length=512, description="Apart from other past outputs.")
+    session: str | None = Field(
+        None, max_length=512, description="A newer request of the same session replaces this one."
+    )
+    deadline: float | None = Field(None, gt=0, description="Longest time in seconds.")
+
+    @property
+    def limit(self) -> int | None:
+        """The longest answer asked for. ``n_predict: 0`` warms up a cache elsewhere: here it costs one token."""
+        if self.max_tokens is None and self.n_predict is not None and self.n_predict >= 0:
+            return max(1, self.n_predict)
+        return self.max_tokens
+
+
+class ChatRequest(GenerationRequest):
+    """A conversation to go on with. Where its last message is the assistant's, the answer continues it."""
+
+    messages: list[ChatMessage] = Field(min_length=1)
+    max_completion_tokens: TokenLimit = None
+    logprobs: bool | None = None
+    top_logprobs: int | None = Field(None, ge=0, le=20)
+    response_format: ResponseFormat | None = None
+
+    @property
+    def limit(self) -> int | None:
+        """The longest answer asked for."""
+        return super().limit if self.max_completion_tokens is None else self.max_completion_tokens
+
+
+class CompletionRequest(GenerationRequest):
+    """Texts to continue: one or several, as strings or as token ids."""
+
+    prompt: str | list[int] | list[str] | list[list[int]]
+    logprobs: int | None = Field(None, ge=0, le=20)
+    echo: bool | None = None
+    suffix: str | None = None
+
+    @property
+    def prompts(self) -> list[str | list[int]]:
+        """The prompts one by one."""
+        given = self.prompt
+        if isinstance(given, str):
+            return [given]
+        if given and isinstance(given[0], int):
+            return [[item for item in given if isinstance(item, int)]]
+        return [item for item in given if not isinstance(item, int)]
+
+
+class TextPosition(Lenient):
+    """A place in a text, counted from zero."""
+
+    line: int = Field(ge=0)
+    character: int = Field(ge=0)
+
+
+class Selection(Lenient):
+    """What stands between two places."""
+
+    start: TextPosition
+    end: TextPosition
+
+
+class EditRequest(Lenient):
+    """A text to change."""
+
+    input: str = Field(description="The text to edit, whole.")
+    instruction: str = Field(description="What to change, in plain words.")
+    language: str | None = None
+    path: str | None = Field(None, description="Names the text in the diff; nothing is read from it.")
+    selection: Selection | tuple[int, int] | None = Field(
+        None, description="Rewrite this only: two positions, or two offsets in characters."
+    )
+    lines: tuple[int, int] | None = Field(None, description="Rewrite these lines only, counted from 1.")
+    context: list[str] = Field(default_factory=list, description="Other texts to know.")
+    prediction: Text | Prediction | None = Field(None, description="What the answer is expected to repeat.")
+    position_encoding: Literal["utf-8", "utf-16", "utf-32"] = "utf-16"
+    wanted: list[Literal["text", "edits", "diff"]] = Field(
+        ["text", "edits", "diff"], alias="return", description="What the result should hold."
+    )
+    allow_incomplete: bool = Field(False, description="Use an answer that was cut, too.")
+    stream: bool | None = None
+    max_tokens: TokenLimit = None
+    temperature: float | None = Field(None, ge=0, le=100)
+    seed: Seed = None
+    model: str | None = None
+    prompt_cache_key: str | None = Field(None, max_length=512)
+    session: str | None = Field(None, max_length=512)
+    deadline: float | None = Field(None, gt=0)
+
+
+class TokenizeRequest(Lenient):
+    """A text, or messages, to count."""
+
+    content: str | None = None
+    prompt: str | None = None
+    messages: list[ChatMessage] | None = None
+
+    @model_validator(mode="after")
+    def _one(self) -> TokenizeRequest:
+        if sum(value is not None for value in (self.content, self.prompt, self.messages)) != 1:
+            raise ValueError("give content, prompt or messages")
+        return self

@@ -1,0 +1,76 @@
+"""What routes are given: the parts of the service, and what is known about one call."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Annotated
+
+from fastapi import Depends
+from starlette.requests import Request as HttpRequest
+
+from editor_api.detect import text_to_edit
+from editor_api.engine import Engine
+from editor_api.errors import ApiError
+from editor_api.metrics import Metrics
+from editor_api.settings import Settings
+from editor_api.work import Sessions
+
+FAST_APPLY = "Fast-Apply"
+"""Part of a second name of the model: some clients send predictions to models of such names only."""
+
+
+@dataclass(frozen=True, slots=True)
+class Service:
+    """The parts of the service; one for each app."""
+
+    settings: Settings
+    engine: Engine
+    metrics: Metrics
+    sessions: Sessions
+
+    @property
+    def model_names(self) -> tuple[str, str]:
+        """The names the model answers to."""
+        name = self.engine.model_name
+        return name, f"{name}-{FAST_APPLY}"
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """One HTTP request."""
+
+    service: Service
+    http: HttpRequest
+    tenant: str
+    identity: str
+    created: int
+
+    def check_model(self, name: str | None) -> None:
+        """Raise ``ApiError`` where another model than the one here is asked for and names matter."""
+        if name and self.service.settings.strict_model and name not in self.service.model_names:
+            message = f"there is no model {name!r} here, but {self.service.engine.model_name!r}"
+            raise ApiError(404, message, "model_not_found", param="model")
+
+    def namespace(self, key: str | None) -> str:
+        """Return the name under which this caller's past outputs are kept."""
+        return f"{self.tenant}/{key or ''}"
+
+    def text_to_edit(self, contents: Sequence[str]) -> str | None:
+        """Return the text that the answer is likely to repeat."""
+        return text_to_edit(contents) if self.service.settings.drafting else None
+
+
+def _call(request: HttpRequest) -> Call:
+    state = request.scope["state"]
+    return Call(
+        service=request.app.state.service,
+        http=request,
+        tenant=state["tenant"],
+        identity=state["request_id"],
+        created=int(time.time()),
+    )
+
+
+CallDep = Annotated[Call, Depends(_call)]

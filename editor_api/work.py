@@ -1,0 +1,65 @@
+"""All that one HTTP request has the engine do, as one thing that can be stopped or replaced."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Iterator
+from contextlib import contextmanager
+from time import monotonic
+
+from editor_api.engine import Engine, EngineError, Job, Piece, Request, RequestReplaced
+from editor_api.metrics import Metrics
+
+
+class Work:
+    """Runs generations one after the other until it is stopped."""
+
+    def __init__(self, engine: Engine, metrics: Metrics) -> None:
+        self._engine = engine
+        self._metrics = metrics
+        self._job: Job | None = None
+        self._error: EngineError | None = None
+
+    async def pieces(self, request: Request) -> AsyncGenerator[Piece, None]:
+        """Yield the pieces of one generation. A reader that stops early must close this."""
+        if self._error is not None:
+            raise self._error
+        submitted, is_first = monotonic(), True
+        job = self._job = self._engine.submit(request)
+        try:
+            async for piece in job:
+                if is_first:
+                    self._metrics.saw_start(len(request.prompt), monotonic() - submitted)
+                    is_first = False
+                self._metrics.saw_piece(piece)
+                yield piece
+        finally:
+            job.cancel()
+
+    def stop(self, error: EngineError) -> None:
+        """End what runs, and let nothing begin."""
+        self._error = self._error or error
+        if self._job is not None:
+            self._job.cancel(error)
+
+
+class Sessions:
+    """The newest work of every session: with each keystroke, what was asked before is void."""
+
+    def __init__(self) -> None:
+        self._newest: dict[tuple[str, str], Work] = {}
+
+    @contextmanager
+    def newest(self, tenant: str, session: str | None, work: Work) -> Iterator[None]:
+        """Hold a session's place while ``work`` goes on, and stop who held it before."""
+        if session is None:
+            yield
+            return
+        key = (tenant, session)
+        if (older := self._newest.get(key)) is not None:
+            older.stop(RequestReplaced("a newer request of the same session took this one's place"))
+        self._newest[key] = work
+        try:
+            yield
+        finally:
+            if self._newest.get(key) is work:
+                del self._newest[key]

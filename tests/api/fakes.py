@@ -1,0 +1,121 @@
+"""An engine that recites a given answer, for tests of what stands around engines."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from editor_api.engine import (
+    Capacity,
+    EngineBusy,
+    EngineError,
+    EngineUnavailable,
+    Piece,
+    Prompt,
+    Request,
+    RequestCancelled,
+    State,
+)
+from lookupdec.errors import InputError
+from lookupdec.stats import Stats, Step
+
+PASS = 3  # characters a pass of the fake engine gives; each is a token
+
+
+@dataclass
+class FakeJob:
+    """One recital. A ``delay`` comes before every pass, ``error`` in the place of the last."""
+
+    engine: FakeEngine
+    request: Request
+    stopped: EngineError | None = None
+    finished: bool = False
+    passes: int = 0
+
+    def __aiter__(self) -> AsyncIterator[Piece]:
+        return self._pieces()
+
+    def cancel(self, error: EngineError | None = None) -> None:
+        if not self.finished and self.stopped is None:
+            self.stopped = error or RequestCancelled("cancelled")
+
+    async def _pieces(self) -> AsyncIterator[Piece]:
+        limit = self.request.settings.get("max_new_tokens") or len(self.engine.answer) + 1
+        text = self.engine.answer[:limit]
+        stats = Stats(prompt_tokens=len(self.request.prompt), prefill_seconds=0.25)
+        cuts = list(range(0, max(1, len(text)), PASS))
+        for start in cuts:
+            await asyncio.sleep(self.engine.delay)
+            if self.stopped is not None:
+                raise self.stopped
+            is_last = start == cuts[-1]
+            if is_last and self.engine.error is not None:
+                raise self.engine.error
+            part = text[start : start + PASS]
+            step = Step(tuple(map(ord, part)), 2, 1, ("reference", "prompt"))
+            stats.add(step)
+            self.passes += 1
+            self.finished = is_last
+            reason = ("length" if limit <= len(self.engine.answer) else "stop") if is_last else None
+            yield Piece(part, step, stats, reason)  # type: ignore[arg-type]
+
+
+@dataclass
+class FakeEngine:
+    """Recites ``answer``; a token is a character."""
+
+    answer: str = "Hello, world"
+    delay: float = 0.0
+    error: Exception | None = None
+    room: int = 1000
+    state: State = "ready"
+    context_length: int | None = 1000
+    model_name: str = "fake"
+    dtype: str = "float32"
+    jobs: list[FakeJob] = field(default_factory=list)
+
+    @property
+    def capacity(self) -> Capacity:
+        return Capacity(self.state, sum(not (job.finished or job.stopped) for job in self.jobs))
+
+    def encode_prompt(self, prompt: Prompt) -> list[int]:
+        if isinstance(prompt, str):
+            return self.encode_text(prompt)
+        return [
+            code
+            for item in prompt
+            for code in ([item] if isinstance(item, int) else self.encode_text(str(item["content"])))
+        ]
+
+    def encode_text(self, text: str) -> list[int]:
+        return [ord(char) for char in text]
+
+    def decode(self, ids: Sequence[int]) -> str:
+        return "".join(map(chr, ids))
+
+    def check(self, settings: Mapping[str, Any]) -> None:
+        if settings.get("seed") == 13:
+            raise InputError("13 is no seed")
+
+    def submit(self, request: Request) -> FakeJob:
+        if self.state != "ready":
+            raise EngineUnavailable("the model is being loaded")
+        if self.capacity.running >= self.room and not request.admitted:
+            raise EngineBusy(7)
+        self.jobs.append(FakeJob(self, request))
+        return self.jobs[-1]
+
+    def drain(self) -> None:
+        self.state = "stopping"
+
+    def abort(self) -> None:
+        for job in self.jobs:
+            job.cancel(EngineUnavailable("the service is stopping"))
+
+    def start(self) -> None:
+        pass
+
+    def stop(self) -> None:
+        self.abort()

@@ -1,0 +1,101 @@
+"""The service on a loopback port, and raw bytes to and from it."""
+
+from __future__ import annotations
+
+import json
+import socket
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import httpx
+
+from editor_api.engine import Engine
+from editor_api.server import Server
+from editor_api.settings import Settings
+
+PATIENCE = 60.0
+
+
+@dataclass
+class Served:
+    """A running service."""
+
+    client: httpx.Client
+    server: Server
+    port: int
+
+    def chat(self, content: Any = "hi", **fields: Any) -> httpx.Response:
+        messages = [{"role": "user", "content": content}]
+        return self.client.post("/v1/chat/completions", json={"messages": messages, **fields})
+
+    def raw(
+        self, body: bytes, path: str = "/v1/chat/completions", *, headers: str = ""
+    ) -> tuple[bytes, bytes]:
+        """Return head and body of an answer as they came, chunks joined."""
+        with self.sent(body, path, headers=headers) as connection:
+            received = b"".join(iter(lambda: connection.recv(65536), b""))
+        head, _, rest = received.partition(b"\r\n\r\n")
+        return head, _dechunked(rest) if b"chunked" in head.lower() else rest
+
+    @contextmanager
+    def sent(
+        self, body: bytes, path: str = "/v1/chat/completions", *, headers: str = ""
+    ) -> Iterator[socket.socket]:
+        """Send a request and give the connection; leaving closes it."""
+        with socket.create_connection(("127.0.0.1", self.port), timeout=PATIENCE) as connection:
+            head = (
+                f"POST {path} HTTP/1.1\r\nhost: x\r\ncontent-type: application/json\r\nconnection: close\r\n"
+            )
+            connection.sendall(f"{head}{headers}content-length: {len(body)}\r\n\r\n".encode() + body)
+            yield connection
+
+
+@contextmanager
+def serving(engine: Engine | None, **settings: Any) -> Iterator[Served]:
+    """Serve with an engine until left."""
+    server = Server(Settings(port=0, **settings), engine)
+    thread = threading.Thread(target=server.run)
+    thread.start()
+    try:
+        until(lambda: server.started or not thread.is_alive())
+        port = server.servers[0].sockets[0].getsockname()[1]
+        with httpx.Client(base_url=f"http://127.0.0.1:{port}", timeout=PATIENCE) as client:
+            yield Served(client, server, port)
+    finally:
+        server.should_exit = True
+        thread.join(PATIENCE)
+        assert not thread.is_alive()
+
+
+def until(condition: Callable[[], object]) -> None:
+    """Wait for something to become true."""
+    give_up = time.monotonic() + PATIENCE
+    while not condition():
+        assert time.monotonic() < give_up, "waited in vain"
+        time.sleep(0.005)
+
+
+def chat_body(content: str = "hi", **fields: Any) -> bytes:
+    return json.dumps({"messages": [{"role": "user", "content": content}], **fields}).encode()
+
+
+def events(body: bytes) -> list[Any]:
+    """Return the events of a stream, strictly read: nothing but single data lines, the last of them [DONE]."""
+    frames = body.replace(b": keepalive\n", b"").split(b"\n\n")
+    assert frames[-2:] == [b"data: [DONE]", b""]
+    assert all(frame.startswith(b"data: ") and b"\n" not in frame for frame in frames[:-1])
+    return [json.loads(frame.removeprefix(b"data: ")) for frame in frames[:-2]]
+
+
+def _dechunked(data: bytes) -> bytes:
+    parts = []
+    while data:
+        size, _, data = data.partition(b"\r\n")
+        length = int(size, 16)
+        parts.append(data[:length])
+        data = data[length + 2 :]
+    return b"".join(parts)

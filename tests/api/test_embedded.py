@@ -1,0 +1,315 @@
+"""The embedded engine with a tiny model, behind HTTP: what comes out is what ``lookupdec.hf`` gives."""
+
+from __future__ import annotations
+
+import socket
+import threading
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from editor_api.embedded import EmbeddedEngine
+from lookupdec.hf import LanguageModel, Settings, generate
+from tests.api.serving import Served, chat_body, events, serving, until
+
+TEXT = "def area(width, height):\n    return width * height\n"
+
+
+def engine_of(served: Served) -> EmbeddedEngine:
+    engine = served.server._engine
+    assert isinstance(engine, EmbeddedEngine)
+    return engine
+
+
+def messages(content: str) -> list[dict[str, str]]:
+    return [{"role": "user", "content": content}]
+
+
+@pytest.mark.parametrize(
+    ("fields", "settings"),
+    [
+        ({}, {}),
+        (
+            {"temperature": 0.8, "seed": 5, "top_p": 0.9},
+            {"temperature": 0.8, "seed": 5, "top_p": 0.9, "top_k": 0},
+        ),
+        ({"temperature": 1, "seed": 7}, {"temperature": 1.0, "seed": 7, "top_k": 0}),
+        (
+            {"frequency_penalty": 1.5, "presence_penalty": 1},
+            {"frequency_penalty": 1.5, "presence_penalty": 1.0},
+        ),
+        ({"logit_bias": {"65": 60}}, {"logit_bias": {65: 60.0}}),
+    ],
+)
+def test_answers_are_those_of_the_library(
+    tiny_served: Served, tiny_language_model: LanguageModel, fields: dict[str, Any], settings: dict[str, Any]
+) -> None:
+    expected = generate(tiny_language_model, messages(TEXT), Settings(max_new_tokens=30, **settings)).text
+    prediction = {"type": "content", "content": TEXT}
+    whole = tiny_served.chat(TEXT, max_tokens=30, **fields).json()
+    assert whole["choices"][0]["message"]["content"] == expected
+    predicted = tiny_served.chat(TEXT, max_tokens=30, prediction=prediction, **fields).json()
+    assert predicted["choices"][0]["message"]["content"] == expected
+    streamed = events(tiny_served.raw(chat_body(TEXT, max_tokens=30, stream=True, **fields))[1])
+    assert "".join(chunk["choices"][0]["delta"].get("content", "") for chunk in streamed) == expected
+
+
+def test_samples_are_those_of_consecutive_seeds(
+    tiny_served: Served, tiny_language_model: LanguageModel
+) -> None:
+    answer = tiny_served.chat("hi", max_tokens=12, temperature=1, seed=3, n=3).json()
+    expected = [
+        generate(
+            tiny_language_model,
+            messages("hi"),
+            Settings(max_new_tokens=12, temperature=1.0, top_k=0, seed=seed),
+        )
+        for seed in (3, 4, 5)
+    ]
+    assert [choice["message"]["content"] for choice in answer["choices"]] == [one.text for one in expected]
+    assert answer["usage"]["completion_tokens"] == 36
+    assert answer["usage"]["prompt_tokens"] == expected[0].stats.prompt_tokens
+
+
+def test_several_prompts_as_texts_and_ids(tiny_served: Served) -> None:
+    by_text = tiny_served.client.post(
+        "/v1/completions", json={"prompt": ["ab", "cd"], "max_tokens": 5}
+    ).json()
+    by_ids = [
+        tiny_served.client.post(
+            "/v1/completions",
+            json={
+                "prompt": tiny_served.client.post("/tokenize", json={"content": text}).json()["tokens"],
+                "max_tokens": 5,
+            },
+        ).json()
+        for text in ("ab", "cd")
+    ]
+    assert [choice["text"] for choice in by_text["choices"]] == [one["choices"][0]["text"] for one in by_ids]
+    assert [choice["index"] for choice in by_text["choices"]] == [0, 1]
+
+
+def test_logprobs_have_one_entry_a_token(tiny_served: Served) -> None:
+    answer = tiny_served.chat("hi", max_tokens=6, logprobs=True, top_logprobs=2).json()
+    content = answer["choices"][0]["logprobs"]["content"]
+    assert len(content) == 6
+    assert all(entry["logprob"] <= 0 and len(entry["top_logprobs"]) == 2 for entry in content)
+    assert content[0]["top_logprobs"][0]["logprob"] == content[0]["logprob"]
+    plain = tiny_served.client.post(
+        "/v1/completions", json={"prompt": "hi", "max_tokens": 4, "logprobs": 1}
+    ).json()
+    logprobs = plain["choices"][0]["logprobs"]
+    assert {len(value) for value in logprobs.values()} == {4}
+
+
+def test_stop_strings_end_the_answer_and_are_not_in_it(
+    tiny_served: Served, tiny_language_model: LanguageModel
+) -> None:
+    text = generate(tiny_language_model, messages("hi"), Settings(max_new_tokens=40)).text
+    stop = text[20:23]
+    choice = tiny_served.chat("hi", max_tokens=40, stop=stop).json()["choices"][0]
+    assert choice["message"]["content"] == text[: text.index(stop)]
+    assert choice["finish_reason"] == "stop"
+
+
+def test_a_trailing_assistant_message_is_continued(
+    tiny_served: Served, tiny_language_model: LanguageModel
+) -> None:
+    talk = [*messages("hi"), {"role": "assistant", "content": "```\n", "prefix": True}]
+    answer = tiny_served.client.post("/v1/chat/completions", json={"messages": talk, "max_tokens": 8}).json()
+    expected = generate(tiny_language_model, talk, Settings(max_new_tokens=8))
+    assert answer["choices"][0]["message"]["content"] == expected.text
+
+
+def test_timings_and_usage_add_up(tiny_served: Served) -> None:
+    prediction = {
+        "type": "content",
+        "content": [{"type": "text", "text": TEXT[:20]}, {"type": "text", "text": TEXT[20:]}],
+    }
+    answer = tiny_served.chat(TEXT, max_tokens=40, prediction=prediction).json()
+    usage, timings = answer["usage"], answer["timings"]
+    details = usage["completion_tokens_details"]
+    assert details["accepted_prediction_tokens"] + details["rejected_prediction_tokens"] == len(TEXT)
+    assert timings["predicted_n"] == usage["completion_tokens"] == 40
+    assert timings["draft_n"] == sum(source["draft_n"] for source in timings["draft_sources"].values())
+    assert timings["predicted_n"] == 1 + timings["passes"] + timings["draft_n_accepted"]
+
+
+def test_a_deadline_ends_an_answer_as_a_limit_does(tiny_served: Served) -> None:
+    answer = tiny_served.chat("hi", deadline=0.15).json()
+    assert answer["choices"][0]["finish_reason"] == "length"
+    assert answer["usage"]["completion_tokens"] < 1900
+
+
+def test_a_prompt_too_long_is_refused_with_the_numbers(tiny_served: Served) -> None:
+    error = tiny_served.chat("x" * 3000, stream=True).json()["error"]
+    assert error["code"] == "context_length_exceeded"
+    assert "3018" in error["message"]
+    assert "2047" in error["message"]
+
+
+def test_unknown_tokens_in_a_bias_are_refused(tiny_served: Served) -> None:
+    answer = tiny_served.chat("hi", logit_bias={"257": 1}, stream=True)
+    assert answer.status_code == 400
+    assert "0 to 256" in answer.json()["error"]["message"]
+
+
+@pytest.fixture
+def narrow(tiny_language_model: LanguageModel) -> Iterator[Served]:
+    """A service with one place to run and one to wait."""
+    engine = EmbeddedEngine(lambda: tiny_language_model, max_running=1, max_queued=1)
+    with serving(engine) as running:
+        until(lambda: engine.capacity.state == "ready")
+        yield running
+
+
+def leave(connection: socket.socket) -> None:
+    connection.shutdown(socket.SHUT_RDWR)
+    connection.close()
+
+
+@pytest.mark.parametrize("stream", [True, False])
+def test_a_client_that_leaves_frees_its_place_within_a_pass(narrow: Served, stream: bool) -> None:
+    engine = engine_of(narrow)
+    with (
+        narrow.sent(chat_body(TEXT, stream=stream)) as running,
+        narrow.sent(chat_body(TEXT, stream=stream)) as waiting,
+    ):
+        until(lambda: (engine.capacity.running, engine.capacity.waiting) == (1, 1))
+        refused = narrow.chat()
+        assert refused.status_code == 429
+        assert int(refused.headers["retry-after"]) >= 1
+        assert refused.json()["error"]["code"] == "queue_full"
+        leave(waiting)
+        until(lambda: (engine.capacity.running, engine.capacity.waiting) == (1, 0))
+        leave(running)
+        until(lambda: (engine.capacity.running, engine.capacity.waiting) == (0, 0))
+    assert narrow.chat(max_tokens=2).status_code == 200
+
+
+def test_cancelled_answers_do_not_run_on(narrow: Served) -> None:
+    with narrow.sent(chat_body(TEXT, stream=True)) as connection:
+        while b"content" not in connection.recv(4096):
+            pass
+        leave(connection)
+    until(lambda: engine_of(narrow).capacity.running == 0)
+    passes = _metric(narrow, "lookupdec_passes_total")
+    time.sleep(0.2)
+    assert _metric(narrow, "lookupdec_passes_total") == passes
+
+
+def test_a_newer_request_of_a_session_replaces_the_older_one(tiny_served: Served) -> None:
+    engine = engine_of(tiny_served)
+    answers: dict[str, Any] = {}
+
+    def ask_whole() -> None:
+        answers["whole"] = tiny_served.raw(chat_body(TEXT, session="a"))
+
+    def ask_streamed() -> None:
+        answers["streamed"] = tiny_served.raw(chat_body(TEXT, session="b", stream=True))
+
+    threads = [threading.Thread(target=ask) for ask in (ask_whole, ask_streamed)]
+    for thread in threads:
+        thread.start()
+    until(lambda: engine.capacity.running == 2)
+    for session in ("a", "b"):
+        assert tiny_served.chat(session=session, max_tokens=2).status_code == 200
+    for thread in threads:
+        thread.join()
+    assert answers["whole"][0].startswith(b"HTTP/1.1 409")
+    assert b"x-should-retry: false" in answers["whole"][0].lower()
+    assert events(answers["streamed"][1])[-1]["error"]["code"] == "request_replaced"
+
+
+def test_a_short_request_does_not_wait_for_a_long_one(tiny_served: Served) -> None:
+    engine = engine_of(tiny_served)
+    with tiny_served.sent(chat_body(TEXT, stream=True)) as long:
+        until(lambda: engine.capacity.running == 1)
+        assert tiny_served.chat("hi", max_tokens=3).status_code == 200
+        assert engine.capacity.running == 1
+        leave(long)
+
+
+def test_kv_memory_bounds_how_many_run_at_once(tiny_language_model: LanguageModel) -> None:
+    # 3 layers, 2 heads of 8, keys and values, 4 bytes: 384 bytes a token, 768 KiB a full context.
+    engine = EmbeddedEngine(lambda: tiny_language_model, kv_bytes=1 << 20)
+    with serving(engine) as served:
+        until(lambda: engine.capacity.state == "ready")
+        with served.sent(chat_body(TEXT)), served.sent(chat_body(TEXT)):
+            until(lambda: (engine.capacity.running, engine.capacity.waiting) == (1, 1))
+
+
+def test_a_request_that_waits_past_its_deadline_is_told(narrow: Served) -> None:
+    with narrow.sent(chat_body(TEXT)) as long:
+        until(lambda: engine_of(narrow).capacity.running == 1)
+        late = narrow.chat(deadline=0.05)
+        assert late.status_code == 503
+        assert late.json()["error"]["code"] == "deadline_exceeded"
+        leave(long)
+
+
+def test_concurrent_answers_equal_single_ones(tiny_served: Served) -> None:
+    bodies = [
+        chat_body(TEXT + str(number), max_tokens=25, temperature=number % 2, seed=number)
+        for number in range(6)
+    ]
+    single = [tiny_served.raw(body)[1] for body in bodies]
+    together: list[bytes] = [b""] * len(bodies)
+
+    def ask(number: int) -> None:
+        together[number] = tiny_served.raw(bodies[number])[1]
+
+    threads = [threading.Thread(target=ask, args=(number,)) for number in range(len(bodies))]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert [_text(body) for body in together] == [_text(body) for body in single]
+
+
+def test_a_failing_pass_ends_its_request_alone(
+    tiny_served: Served, monkeypatch: pytest.MonkeyPatch, tiny_language_model: LanguageModel
+) -> None:
+    def fail(*_: object, **__: object) -> None:
+        raise MemoryError("no room for this pass")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(type(tiny_language_model.model), "forward", fail)
+        answer = tiny_served.chat("hi")
+    assert answer.status_code == 500
+    assert tiny_served.chat("hi", max_tokens=2).status_code == 200
+
+
+def test_requests_are_refused_while_the_model_loads_and_when_it_cannot_be(
+    tiny_language_model: LanguageModel,
+) -> None:
+    may_load = threading.Event()
+
+    def load() -> LanguageModel:
+        may_load.wait()
+        raise ValueError("no such\nmodel")
+
+    engine = EmbeddedEngine(load)
+    with serving(engine) as served:
+        answer = served.chat()
+        assert answer.status_code == 503
+        assert answer.headers["retry-after"] == "5"
+        assert served.client.get("/health").status_code == 200
+        assert served.client.get("/ready").status_code == 503
+        may_load.set()
+        until(lambda: engine.capacity.state == "failed")
+        until(lambda: served.server.should_exit)
+        assert served.server.failure == "no such model"
+
+
+def _text(body: bytes) -> str:
+    import json
+
+    return str(json.loads(body)["choices"][0]["message"]["content"])
+
+
+def _metric(served: Served, name: str) -> float:
+    lines = served.client.get("/metrics").text.splitlines()
+    return next(float(line.split()[-1]) for line in lines if line.startswith(name))

@@ -1,0 +1,162 @@
+"""The wire contract, byte by byte."""
+
+from __future__ import annotations
+
+import json
+import time
+
+import pytest
+
+from tests.api.fakes import FakeEngine
+from tests.api.serving import Served, chat_body, events, serving
+
+
+def test_a_stream_has_the_headers_that_proxies_and_parsers_need(served: Served) -> None:
+    head, _ = served.raw(chat_body(stream=True))
+    lines = head.lower().split(b"\r\n")
+    assert lines[0] == b"http/1.1 200 ok"
+    assert b"content-type: text/event-stream; charset=utf-8" in lines
+    assert b"cache-control: no-cache" in lines
+    assert b"x-accel-buffering: no" in lines
+    assert b"content-encoding" not in head.lower()
+
+
+def test_every_event_is_one_data_line_of_ascii_json(fake: FakeEngine, served: Served) -> None:
+    fake.answer = "a\u2028b\u2029c\u0085\x0c\x0b\n\r\U0001f600é"
+    _, body = served.raw(chat_body(stream=True))
+    assert body.isascii()
+    assert b"\r" not in body
+    assert body.endswith(b"data: [DONE]\n\n")
+    chunks = events(body)
+    assert "".join(chunk["choices"][0]["delta"].get("content", "") for chunk in chunks) == fake.answer
+    assert b": " not in body.split(b"\n\n")[1].removeprefix(b"data: ")
+
+
+def test_the_order_of_chunks(served: Served) -> None:
+    chunks = events(served.raw(chat_body(stream=True))[1])
+    choices = [chunk["choices"][0] for chunk in chunks]
+    assert choices[0]["delta"] == {"role": "assistant", "content": ""}
+    assert [choice["finish_reason"] for choice in choices] == [None] * (len(choices) - 1) + ["stop"]
+    assert choices[-1]["delta"] == {}
+    assert all("usage" not in chunk for chunk in chunks)
+    assert {(chunk["id"], chunk["created"], chunk["object"], chunk["model"]) for chunk in chunks} == {
+        (chunks[0]["id"], chunks[0]["created"], "chat.completion.chunk", "fake")
+    }
+
+
+def test_usage_is_told_in_one_chunk_of_its_own_and_only_when_asked_for(served: Served) -> None:
+    chunks = events(served.raw(chat_body(stream=True, stream_options={"include_usage": True}))[1])
+    assert [chunk["usage"] for chunk in chunks[:-1]] == [None] * (len(chunks) - 1)
+    assert chunks[-1]["choices"] == []
+    assert chunks[-1]["usage"]["completion_tokens"] == 12
+    assert chunks[-1]["usage"]["total_tokens"] == 14
+
+
+def test_legacy_completions_stream_text(served: Served) -> None:
+    chunks = events(served.raw(b'{"prompt":"hi","stream":true}', "/v1/completions")[1])
+    assert "".join(chunk["choices"][0]["text"] for chunk in chunks) == "Hello, world"
+    assert [chunk["choices"][0]["finish_reason"] for chunk in chunks][-2:] == [None, "stop"]
+    assert all(chunk["choices"] for chunk in chunks)
+
+
+def test_keep_alives_are_comments_that_end_no_event(fake: FakeEngine) -> None:
+    fake.delay = 0.25
+    with serving(fake, keepalive_seconds=0.1) as served:
+        _, body = served.raw(chat_body(stream=True))
+    assert body.startswith(b": keepalive\n: keepalive\ndata: ")
+    assert b": keepalive\n\n" not in body
+    assert len(events(body)) == 6
+
+
+def test_an_error_after_the_headers_is_an_event_and_then_done(fake: FakeEngine, served: Served) -> None:
+    fake.error = RuntimeError("secret")
+    head, body = served.raw(chat_body(stream=True))
+    assert head.startswith(b"HTTP/1.1 200")
+    chunks = events(body)
+    assert chunks[-1]["error"] == {
+        "message": "something went wrong: see the service's log",
+        "type": "server_error",
+        "param": None,
+        "code": "internal_error",
+    }
+    assert b"secret" not in body
+
+
+def test_an_error_before_the_first_event_is_a_status(fake: FakeEngine, served: Served) -> None:
+    fake.answer, fake.error = "x", RuntimeError("secret")
+    answer = served.chat(stream=True)
+    assert answer.status_code == 500
+    assert answer.headers["x-should-retry"] == "false"
+    assert answer.json()["error"]["code"] == "internal_error"
+
+
+def test_a_whole_answer_is_one_compact_line_with_a_length_and_usage(fake: FakeEngine, served: Served) -> None:
+    fake.answer = "é\u2028"
+    head, body = served.raw(chat_body())
+    assert f"content-length: {len(body)}".encode() in head.lower()
+    assert body.isascii()
+    assert b"\n" not in body
+    answer = json.loads(body)
+    assert body == json.dumps(answer, separators=(",", ":")).encode()
+    assert answer["object"] == "chat.completion"
+    assert answer["choices"][0]["message"]["content"] == "é\u2028"
+    assert answer["usage"]["prompt_tokens"] == 2
+    assert answer["usage"]["completion_tokens_details"]["accepted_prediction_tokens"] == 0
+
+
+def test_an_empty_answer_is_a_string(fake: FakeEngine, served: Served) -> None:
+    fake.answer = ""
+    assert served.chat().json()["choices"][0]["message"]["content"] == ""
+
+
+@pytest.mark.parametrize("path", ["/chat/completions", "/chat/completions/", "/v1/chat/completions/"])
+def test_paths_with_and_without_version_and_slash(served: Served, path: str) -> None:
+    assert (
+        served.client.post(
+            path, content=chat_body(), headers={"content-type": "application/json"}
+        ).status_code
+        == 200
+    )
+
+
+def test_fields_of_other_servers_are_let_pass(served: Served) -> None:
+    odd = {
+        "id_slot": 0,
+        "samplers": ["top_k"],
+        "cache_prompt": True,
+        "metadata": {"a": 1},
+        "store": False,
+        "user": "me",
+        "service_tier": "auto",
+        "model": "gpt-4o",
+        "tools": [],
+        "reasoning_effort": "low",
+        "stop": None,
+        "n": None,
+        "max_tokens": -1,
+        "seed": -1,
+    }
+    assert served.chat(**odd).status_code == 200
+
+
+@pytest.mark.parametrize("role", ["system", "developer", "user", "assistant", "tool"])
+def test_every_role_and_parts_for_content(fake: FakeEngine, served: Served, role: str) -> None:
+    parts = [{"type": "text", "text": "a"}, {"type": "text", "text": "b"}]
+    answer = served.client.post("/v1/chat/completions", json={"messages": [{"role": role, "content": parts}]})
+    assert answer.status_code == 200
+    assert fake.jobs[-1].request.prompt == [97, 98]
+
+
+def test_a_warm_up_costs_one_token(fake: FakeEngine, served: Served) -> None:
+    assert served.chat(n_predict=0).json()["usage"]["completion_tokens"] == 1
+    assert served.chat(n_predict=-1).json()["choices"][0]["finish_reason"] == "stop"
+    assert served.chat(max_completion_tokens=5).json()["choices"][0]["finish_reason"] == "length"
+
+
+def test_text_comes_as_it_is_made(fake: FakeEngine, served: Served) -> None:
+    fake.delay = 0.3
+    began = time.monotonic()
+    with served.sent(chat_body(stream=True)) as connection:
+        while b"Hel" not in connection.recv(4096):
+            pass
+        assert time.monotonic() - began < 1.0
