@@ -104,6 +104,9 @@ def one_token_arithmetic(model: PreTrainedModel) -> Iterator[None]:
     Does nothing for a model that ``prepare`` did not find exact.
     """
     prepared = _prepared.get(model)
+    if prepared is not None and prepared.tested[0] != torch.get_num_threads():
+        prepare(model)
+        prepared = _prepared[model]
     with _active(prepared is not None and prepared.report.exact):
         yield
 

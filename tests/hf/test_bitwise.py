@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from inspect import signature
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -11,10 +12,12 @@ import torch
 from torch.nn import functional
 from transformers.modeling_utils import PreTrainedModel
 
-from lookupdec.hf import row_attention
+from lookupdec.errors import ModelError
+from lookupdec.hf import custom_generate, load, row_attention
 from lookupdec.hf.bitwise import RowInvariance, one_token_arithmetic, prepare
 from lookupdec.hf.row_linear import LinearRule, RowLinear, find_rule, spaced
-from tests.hf.tiny import tiny_model
+from tests.hf.drafters import Garbage, Known, NaiveCopier
+from tests.hf.tiny import byte_tokenizer, tiny_model
 
 # Smaller products take another way through PyTorch when they have one row.
 WIDE: dict[str, Any] = {"hidden_size": 128, "intermediate_size": 192, "head_dim": 32, "vocab_size": 200}
@@ -287,9 +290,59 @@ def test_unprepared_model_computes_as_it_does(tiny: Any) -> None:
     assert torch.equal(inside, read(tiny.model, ids)[0])
 
 
+@pytest.mark.parametrize("family", FAMILIES)
+@pytest.mark.parametrize("sample", [False, True])
+def test_text_is_that_of_plain_generate(family: str, sample: bool) -> None:
+    model = half_model(family)
+    prepared(model)
+    settings: dict[str, Any] = {"max_new_tokens": 80, "do_sample": sample, "temperature": 0.8}
+    for seed in range(3):
+        ids = some_ids(5, seed).repeat(1, 4)
+        settings["attention_mask"] = torch.ones_like(ids)
+        torch.manual_seed(seed)
+        plain = model.generate(ids, **settings)
+        for drafter in (Known(plain[0, ids.shape[1] :].tolist()[1:], most=40), NaiveCopier(), Garbage()):
+            torch.manual_seed(seed)
+            found = model.generate(ids, custom_generate=custom_generate, drafter=drafter, **settings)
+            assert torch.equal(found, plain)
+
+
+def test_another_number_of_threads_is_tested_first() -> None:
+    model = half_model()
+    first = prepared(model)
+    torch.set_num_threads(2)
+    with one_token_arithmetic(model):
+        pass
+    assert prepare(model) is not first
+
+
+# loading
+
+
+def saved(model: Any, folder: Path) -> str:
+    model.save_pretrained(folder)
+    byte_tokenizer().save_pretrained(folder)
+    return str(folder)
+
+
+def test_load_is_bitwise_for_half_precision_on_a_cpu(tmp_path: Path) -> None:
+    folder = saved(half_model(vocab_size=257), tmp_path)
+    loaded = load(folder, dtype="bfloat16", device="cpu")
+    assert loaded.is_bitwise is prepare(loaded.model).exact
+    assert not load(folder, dtype="bfloat16", device="cpu", exact="fast").is_bitwise
+    assert not load(folder, dtype="float32", device="cpu").is_bitwise
+
+
+def test_load_refuses_bitwise_where_it_is_impossible(tmp_path: Path) -> None:
+    folder = saved(half_model(vocab_size=257), tmp_path)
+    model = load(folder, dtype="float32", device="cpu").model
+    if prepare(model).exact:
+        pytest.skip("possible on this processor")
+    with pytest.raises(ModelError, match="use exact='fast'"):
+        load(folder, dtype="float32", device="cpu", exact="bitwise")
+
+
 @pytest.mark.model
 def test_default_model_is_exact_in_bfloat16(default_model: Any) -> None:
-    from lookupdec.hf import load
-
     report = prepared(load(dtype="bfloat16").model)
     assert report.widths == (2, 8, 40)
