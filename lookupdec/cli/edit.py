@@ -32,9 +32,9 @@ from lookupdec.cli.common import (
 )
 from lookupdec.cli.report import result_as_json
 from lookupdec.cli.show import print_diff, progress_line, stream_view, waiting
-from lookupdec.edit.atomic import check_writable, write_atomically
 from lookupdec.edit.prompts import check_instruction
 from lookupdec.errors import InputError
+from lookupdec.files import check_writable, write_atomically
 
 if TYPE_CHECKING:
     from lookupdec.edit.editor import Editor

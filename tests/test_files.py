@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from lookupdec.edit.atomic import check_writable, write_atomically
 from lookupdec.errors import FileError
+from lookupdec.files import check_writable, write_atomically
 
 
 def files_in(folder: Path) -> list[str]:
