@@ -23,6 +23,7 @@ PUBLIC = frozenset({"/health", "/ready", "/docs", "/openapi.json"})
 _UNVERSIONED = frozenset({"/health", "/ready", "/metrics", "/docs", "/openapi.json", "/tokenize"})
 _VERSIONED = frozenset({"/chat/completions", "/completions", "/edits", "/models"})
 _ID = re.compile(r"[\w.:-]{1,128}", re.ASCII)
+_HEADER_BYTES = 32 << 10
 _DRAINED = 4  # bodies are read up to this many times the limit, so that the client gets to read the answer
 _log = logging.getLogger(__name__)
 
@@ -102,6 +103,7 @@ class Guard:
             return
         headers = Headers(scope=scope)
         try:
+            _check_size(headers)
             self._check_origin(headers.get("origin"))
             scope["state"]["tenant"] = self._keys.tenant(headers)
         except ApiError as error:
@@ -114,6 +116,11 @@ class Guard:
         if origin is None or origin in self._origins or re.fullmatch(LOCAL_ORIGINS, origin):
             return
         raise ApiError(403, "web pages of this origin may not call: see --cors-origins", "origin_not_allowed")
+
+
+def _check_size(headers: Headers) -> None:
+    if sum(len(name) + len(value) for name, value in headers.raw) > _HEADER_BYTES:
+        raise ApiError(431, f"the headers have more than {_HEADER_BYTES} bytes", "headers_too_large")
 
 
 class Bodies:

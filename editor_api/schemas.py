@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Annotated, Literal
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 
 _SEEDS = 2**63
 
@@ -30,9 +30,19 @@ def _unlimited(value: object) -> object:
     return None if value == -1 else value
 
 
+def _unicode(value: str) -> str:
+    """Refuse lone surrogates, which no tokenizer and no file can hold."""
+    try:
+        value.encode()
+    except UnicodeEncodeError as error:
+        raise ValueError(f"there is a lone surrogate at {error.start}, which is no valid Unicode") from error
+    return value
+
+
+Utf8 = Annotated[str, AfterValidator(_unicode)]
 TokenLimit = Annotated[int | None, Field(ge=1), BeforeValidator(_unlimited)]
-StopStrings = Annotated[list[str], BeforeValidator(_unique_strings)]
-Seed = Annotated[int | None, BeforeValidator(_seed)]
+StopStrings = Annotated[list[Utf8], BeforeValidator(_unique_strings)]
+Seed = Annotated[int | None, Field(ge=0, lt=_SEEDS), BeforeValidator(_seed)]
 
 
 class Lenient(BaseModel):
@@ -45,10 +55,10 @@ class TextPart(Lenient):
     """A piece of a text in parts."""
 
     type: Literal["text", "input_text", "output_text", "refusal"] = "text"
-    text: str
+    text: Utf8
 
 
-Text = str | list[TextPart]
+Text = Utf8 | list[TextPart]
 
 
 def joined(text: Text | None) -> str:
@@ -85,7 +95,7 @@ class ResponseFormat(Lenient):
 class GenerationRequest(Lenient):
     """What chat and plain completions have in common."""
 
-    model: str | None = Field(None, description="Any name; there is one model.")
+    model: Utf8 | None = Field(None, description="Any name; there is one model.")
     max_tokens: TokenLimit = Field(None, description="Longest answer; what the context leaves when left out.")
     n_predict: int | None = Field(None, ge=-1, description="The same, as llama.cpp spells it.")
     temperature: float | None = Field(None, ge=0, le=100, description="0, or left out: the likeliest token.")
@@ -101,8 +111,8 @@ class GenerationRequest(Lenient):
     stream: bool | None = None
     stream_options: StreamOptions | None = None
     prediction: Prediction | None = Field(None, description="Text that is expected to come back.")
-    prompt_cache_key: str | None = Field(None, max_length=512, description="Apart from other past outputs.")
-    session: str | None = Field(
+    prompt_cache_key: Utf8 | None = Field(None, max_length=512, description="Apart from other past outputs.")
+    session: Utf8 | None = Field(
         None, max_length=512, description="A newer request of the same session replaces this one."
     )
     deadline: float | None = Field(None, gt=0, description="Longest time in seconds.")
@@ -133,10 +143,10 @@ class ChatRequest(GenerationRequest):
 class CompletionRequest(GenerationRequest):
     """Texts to continue: one or several, as strings or as token ids."""
 
-    prompt: str | list[int] | list[str] | list[list[int]]
+    prompt: Utf8 | list[int] | list[Utf8] | list[list[int]]
     logprobs: int | None = Field(None, ge=0, le=20)
     echo: bool | None = None
-    suffix: str | None = None
+    suffix: Utf8 | None = None
 
     @property
     def prompts(self) -> list[str | list[int]]:
@@ -166,15 +176,15 @@ class Selection(Lenient):
 class EditRequest(Lenient):
     """A text to change."""
 
-    input: str = Field(description="The text to edit, whole.")
-    instruction: str = Field(description="What to change, in plain words.")
-    language: str | None = None
-    path: str | None = Field(None, description="Names the text in the diff; nothing is read from it.")
+    input: Utf8 = Field(description="The text to edit, whole.")
+    instruction: Utf8 = Field(description="What to change, in plain words.")
+    language: Utf8 | None = None
+    path: Utf8 | None = Field(None, description="Names the text in the diff; nothing is read from it.")
     selection: Selection | tuple[int, int] | None = Field(
         None, description="Rewrite this only: two positions, or two offsets in characters."
     )
     lines: tuple[int, int] | None = Field(None, description="Rewrite these lines only, counted from 1.")
-    context: list[str] = Field(default_factory=list, description="Other texts to know.")
+    context: list[Utf8] = Field(default_factory=list, description="Other texts to know.")
     prediction: Text | Prediction | None = Field(None, description="What the answer is expected to repeat.")
     position_encoding: Literal["utf-8", "utf-16", "utf-32"] = "utf-16"
     wanted: list[Literal["text", "edits", "diff"]] = Field(
@@ -185,17 +195,17 @@ class EditRequest(Lenient):
     max_tokens: TokenLimit = None
     temperature: float | None = Field(None, ge=0, le=100)
     seed: Seed = None
-    model: str | None = None
-    prompt_cache_key: str | None = Field(None, max_length=512)
-    session: str | None = Field(None, max_length=512)
+    model: Utf8 | None = None
+    prompt_cache_key: Utf8 | None = Field(None, max_length=512)
+    session: Utf8 | None = Field(None, max_length=512)
     deadline: float | None = Field(None, gt=0)
 
 
 class TokenizeRequest(Lenient):
     """A text, or messages, to count."""
 
-    content: str | None = None
-    prompt: str | None = None
+    content: Utf8 | None = None
+    prompt: Utf8 | None = None
     messages: list[ChatMessage] | None = None
 
     @model_validator(mode="after")

@@ -13,7 +13,7 @@ from editor_api.app import create_app
 from editor_api.engine import Engine
 from editor_api.settings import Settings
 
-_HEADER_BYTES = 64 << 10
+_HEADER_BYTES = 64 << 10  # what is beyond it is no HTTP any more; the limit that is told is lower
 _LAST_WORDS = 5  # seconds for clients to read why their stream ends
 _POLL_SECONDS = 0.1
 _log = logging.getLogger(__name__)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import socket
 import threading
 import time
@@ -117,7 +118,7 @@ def test_stop_strings_end_the_answer_and_are_not_in_it(
 def test_a_trailing_assistant_message_is_continued(
     tiny_served: Served, tiny_language_model: LanguageModel
 ) -> None:
-    talk = [*messages("hi"), {"role": "assistant", "content": "```\n", "prefix": True}]
+    talk: list[dict[str, Any]] = [*messages("hi"), {"role": "assistant", "content": "```\n", "prefix": True}]
     answer = tiny_served.client.post("/v1/chat/completions", json={"messages": talk, "max_tokens": 8}).json()
     expected = generate(tiny_language_model, talk, Settings(max_new_tokens=8))
     assert answer["choices"][0]["message"]["content"] == expected.text
@@ -305,8 +306,6 @@ def test_requests_are_refused_while_the_model_loads_and_when_it_cannot_be(
 
 
 def _text(body: bytes) -> str:
-    import json
-
     return str(json.loads(body)["choices"][0]["message"]["content"])
 
 

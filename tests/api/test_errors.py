@@ -1,0 +1,249 @@
+"""Whatever is sent: an error in OpenAI's shape, and a server that lives."""
+
+from __future__ import annotations
+
+import json
+import random
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.api.fakes import FakeEngine
+from tests.api.serving import Served, chat_body, serving
+
+BAD_BODIES = {
+    "nothing": b"",
+    "random bytes": random.Random(0).randbytes(2000),
+    "invalid UTF-8": b'{"messages":[{"role":"user","content":"\xff\xfe"}]}',
+    "a cut body": chat_body()[:-3],
+    "a lone surrogate": b'{"messages":[{"role":"user","content":"\\ud800"}]}',
+    "a raw lone surrogate": b'{"messages":[{"role":"user","content":"\xed\xa0\x80"}]}',
+    "a surrogate in a key": b'{"messages":[{"role":"user","content":"a"}],"logit_bias":{"\\ud800":1}}',
+    "a surrogate in a stop string": b'{"messages":[{"role":"user","content":"a"}],"stop":["\\udfff"]}',
+    "deep lists": b"[" * 100_000,
+    "deep lists in a field": b'{"messages":' + b"[" * 100_000 + b"]" * 100_000 + b"}",
+    "deep objects": b'{"a":' * 100_000,
+    "NaN": chat_body()[:-1] + b',"temperature":NaN}',
+    "Infinity": chat_body()[:-1] + b',"top_p":Infinity}',
+    "an overflowing number": chat_body()[:-1] + b',"temperature":1e999}',
+    "a huge integer": chat_body()[:-1] + b',"max_tokens":' + b"9" * 5000 + b"}",
+    "a large integer": chat_body()[:-1] + b',"seed":' + b"9" * 40 + b"}",
+    "a long line": chat_body("x" * 10_000_000),
+    "a list": b"[1, 2]",
+    "null": b"null",
+    "a number": b"1",
+    "no messages": b"{}",
+    "empty messages": b'{"messages":[]}',
+    "messages as text": b'{"messages":"hi"}',
+    "an unknown role": b'{"messages":[{"role":"pirate","content":"a"}]}',
+    "an image": b'{"messages":[{"role":"user","content":[{"type":"image_url","image_url":{"url":"file:///etc/passwd"}}]}]}',
+    "a prediction without a type": chat_body(prediction={"content": "a"}),
+    "a negative limit": chat_body(max_tokens=-5),
+    "a zero limit": chat_body(max_tokens=0),
+    "a text for a number": chat_body(temperature="hot"),
+    "a bias for a word": chat_body(logit_bias={"word": 1}),
+    "a bad seed": chat_body(seed=13),
+    "too many answers": chat_body(n=9),
+    "too many stop strings": chat_body(stop=["a"] * 17),
+    "a JSON schema": chat_body(response_format={"type": "json_schema", "json_schema": {}}),
+}
+
+
+@pytest.fixture(scope="module")
+def lasting() -> Iterator[Served]:
+    """A service for many bad requests."""
+    with serving(FakeEngine()) as running:
+        yield running
+
+
+@pytest.mark.parametrize("stream", [False, True], ids=["whole", "streamed"])
+@pytest.mark.parametrize("name", BAD_BODIES)
+def test_bad_bodies_are_told_and_survived(lasting: Served, name: str, stream: bool) -> None:
+    body = BAD_BODIES[name]
+    if stream and body.endswith(b"}"):
+        body = body[:-1] + b',"stream":true}'
+    answer = lasting.client.post(
+        "/v1/chat/completions", content=body, headers={"content-type": "application/json"}
+    )
+    assert 400 <= answer.status_code < 500
+    error = answer.json()["error"]
+    assert error.keys() == {"message", "type", "param", "code"}
+    assert error["message"] and error["type"] and error["code"]
+    assert "\n" not in answer.text
+    assert lasting.chat().status_code == 200
+
+
+@pytest.mark.parametrize(
+    ("fields", "status", "code", "param"),
+    [
+        ({"temperature": -1}, 422, "invalid_value", "temperature"),
+        ({"stop": [1]}, 422, "invalid_value", "stop.0"),
+        ({"n": 9}, 400, "invalid_value", "n"),
+        ({"stop": ["a"] * 17}, 400, "invalid_value", "stop"),
+        ({"response_format": {"type": "json_object"}}, 400, "unsupported_value", "response_format"),
+        ({"content": "x" * 1000}, 400, "context_length_exceeded", "messages"),
+    ],
+)
+def test_errors_name_the_field(
+    lasting: Served, fields: dict[str, Any], status: int, code: str, param: str
+) -> None:
+    answer = lasting.chat(**fields)
+    error = answer.json()["error"]
+    assert (answer.status_code, error["code"], error["param"]) == (status, code, param)
+    assert error["type"] == "invalid_request_error"
+
+
+def test_a_body_that_is_no_json_is_400(lasting: Served) -> None:
+    assert lasting.raw(b"{")[0].startswith(b"HTTP/1.1 400")
+    assert json.loads(lasting.raw(b"{")[1])["error"]["code"] == "invalid_json"
+
+
+def test_unknown_routes_and_methods(lasting: Served) -> None:
+    for answer, status in [
+        (lasting.client.get("/v1/nothing"), 404),
+        (lasting.client.get("/"), 404),
+        (lasting.client.get("/v1/chat/completions"), 405),
+        (lasting.client.post("/%ff%00"), 404),
+    ]:
+        assert answer.status_code == status
+        assert answer.json()["error"]["type"] == "invalid_request_error"
+
+
+def test_a_body_too_large_is_refused_whether_or_not_it_says_so(lasting: Served) -> None:
+    def parts() -> Iterator[bytes]:
+        for _ in range(9):
+            yield b" " * (1 << 20)
+
+    chunked = lasting.client.post("/v1/chat/completions", content=parts())
+    assert chunked.status_code == 413
+    assert chunked.json()["error"]["code"] == "request_too_large"
+    assert lasting.client.post("/v1/edits", content=b" " * (9 << 20)).status_code == 413
+
+
+def test_too_many_headers_are_refused(lasting: Served) -> None:
+    head, body = lasting.raw(chat_body(), headers="x-long: " + "a" * 40_000 + "\r\n")
+    assert head.startswith(b"HTTP/1.1 431")
+    assert json.loads(body)["error"]["code"] == "headers_too_large"
+
+
+def test_request_ids_are_taken_or_made(lasting: Served) -> None:
+    mine = lasting.client.get("/health", headers={"x-request-id": "abc-1"})
+    assert mine.headers["x-request-id"] == "abc-1"
+    odd = lasting.client.get("/health", headers={"x-request-id": "a b\tc" * 99})
+    assert len(odd.headers["x-request-id"]) == 32
+    assert lasting.chat().json()["id"].startswith("chatcmpl-")
+
+
+def test_a_full_queue_says_when_to_come_back(fake: FakeEngine, served: Served) -> None:
+    fake.room = 0
+    answer = served.chat(stream=True)
+    assert answer.status_code == 429
+    assert answer.headers["retry-after"] == "7"
+    assert answer.json()["error"]["type"] == "rate_limit_error"
+
+
+def test_another_model_is_refused_where_names_matter(fake: FakeEngine) -> None:
+    with serving(fake, strict_model=True) as served:
+        assert served.chat(model="gpt-4o").json()["error"]["code"] == "model_not_found"
+        assert served.chat(model="gpt-4o").status_code == 404
+        assert served.chat(model="fake").status_code == 200
+        assert served.chat(model="fake-Fast-Apply").status_code == 200
+        assert served.client.get("/v1/models/gpt-4o").status_code == 404
+
+
+@pytest.fixture
+def keyed(fake: FakeEngine, tmp_path: Path) -> Iterator[Served]:
+    """A service with two keys."""
+    file = tmp_path / "keys"
+    file.write_text("# people\nfirst-key\n\n  second-key\n")
+    with serving(fake, api_keys_file=file) as running:
+        yield running
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [
+        {"authorization": "Bearer first-key"},
+        {"authorization": "bearer second-key"},
+        {"api-key": "first-key"},
+        {"x-api-key": "second-key"},
+        {"authorization": "Bearer wrong", "api-key": "first-key"},
+    ],
+)
+def test_every_way_to_send_a_key(keyed: Served, headers: dict[str, str]) -> None:
+    assert keyed.client.get("/v1/models", headers=headers).status_code == 200
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [
+        {},
+        {"authorization": "Bearer"},
+        {"authorization": "Basic first-key"},
+        {"api-key": ""},
+        {"api-key": "first-ke"},
+    ],
+)
+def test_without_a_key_nothing_is_read(keyed: Served, headers: dict[str, str]) -> None:
+    answer = keyed.client.post("/v1/chat/completions", content=b"{", headers=headers)
+    assert answer.status_code == 401
+    assert answer.json()["error"]["code"] == "invalid_api_key"
+
+
+def test_what_needs_no_key(keyed: Served) -> None:
+    for path in ("/health", "/ready", "/docs", "/openapi.json", "/v1/health"):
+        assert keyed.client.get(path).status_code == 200
+    for path in ("/metrics", "/v1/models", "/nothing"):
+        assert keyed.client.get(path).status_code == 401
+
+
+def test_keys_tell_tenants_apart(keyed: Served, fake: FakeEngine) -> None:
+    for key in ("first-key", "second-key", "first-key"):
+        keyed.client.headers["authorization"] = f"Bearer {key}"
+        keyed.chat(session="s")
+    first, second, again = [job.request for job in fake.jobs]
+    assert first.tenant == again.tenant != second.tenant
+    assert first.namespace == again.namespace != second.namespace
+    assert "first-key" not in first.tenant
+
+
+@pytest.mark.parametrize("origin", ["http://localhost:3000", "http://127.0.0.1", "https://[::1]:8"])
+def test_pages_on_this_computer_may_call(lasting: Served, origin: str) -> None:
+    asked = "authorization,content-type,x-stainless-os"
+    preflight = lasting.client.options(
+        "/v1/chat/completions",
+        headers={
+            "origin": origin,
+            "access-control-request-method": "POST",
+            "access-control-request-headers": asked,
+        },
+    )
+    assert preflight.status_code == 200
+    assert preflight.headers["access-control-allow-headers"] == asked
+    answer = lasting.client.get("/v1/models", headers={"origin": origin})
+    assert answer.headers["access-control-allow-origin"] == origin
+    assert answer.headers["access-control-expose-headers"] == "x-request-id, retry-after"
+
+
+@pytest.mark.parametrize("origin", ["https://evil.example", "http://localhost.evil.example", "null"])
+def test_pages_from_elsewhere_may_not(lasting: Served, origin: str) -> None:
+    answer = lasting.client.post("/v1/chat/completions", content=chat_body(), headers={"origin": origin})
+    assert answer.status_code == 403
+    assert "access-control-allow-origin" not in answer.headers
+    assert answer.json()["error"]["code"] == "origin_not_allowed"
+
+
+def test_errors_can_be_read_by_pages(keyed: Served) -> None:
+    answer = keyed.client.get("/v1/models", headers={"origin": "http://localhost:1"})
+    assert answer.status_code == 401
+    assert answer.headers["access-control-allow-origin"] == "http://localhost:1"
+
+
+def test_logs_hold_ids_and_no_prompts(lasting: Served, caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level("DEBUG"):
+        lasting.chat("the secret text")
+    lines = [record for record in caplog.records if record.name.startswith("editor_api")]
+    assert any(getattr(record, "path", None) == "/v1/chat/completions" for record in lines)
+    assert all("secret" not in str(vars(record)) for record in caplog.records)

@@ -1,0 +1,96 @@
+"""Models, health, metrics, tokens, and the document that describes the endpoints."""
+
+from __future__ import annotations
+
+import pytest
+
+from editor_api.engine import State
+from tests.api.fakes import FakeEngine
+from tests.api.serving import Served
+
+
+def test_models_tell_their_context(served: Served) -> None:
+    models = served.client.get("/v1/models").json()
+    assert models["object"] == "list"
+    assert [model["id"] for model in models["data"]] == ["fake", "fake-Fast-Apply"]
+    assert models["data"][0]["context_length"] == 1000
+    assert "meta" not in models["data"][0]  # by this some clients take a server for llama.cpp
+    assert served.client.get("/v1/models/fake").json() == models["data"][0]
+
+
+@pytest.mark.parametrize(("state", "status"), [("ready", 200), ("loading", 503), ("stopping", 503)])
+def test_health_and_readiness(fake: FakeEngine, served: Served, state: State, status: int) -> None:
+    fake.state = state
+    assert served.client.get("/health").json() == {"status": "ok", "model": state}
+    assert served.client.get("/ready").status_code == status
+    fake.state = "ready"
+
+
+def test_nothing_is_taken_while_the_service_stops(fake: FakeEngine, served: Served) -> None:
+    fake.drain()
+    for stream in (False, True):
+        answer = served.chat(stream=stream)
+        assert answer.status_code == 503
+        assert answer.json()["error"]["type"] == "server_error"
+
+
+def test_metrics_count_drafts_requests_and_ends(served: Served) -> None:
+    served.chat()
+    served.client.get("/no/such/page")
+    text = served.client.get("/metrics").text
+    for line in (
+        "lookupdec_spec_decode_num_drafts_total 4.0",
+        "lookupdec_spec_decode_num_draft_tokens_total 8.0",
+        "lookupdec_spec_decode_num_accepted_tokens_total 4.0",
+        'lookupdec_spec_decode_num_accepted_tokens_per_pos_total{position="0"} 4.0',
+        'lookupdec_accepted_tokens_total{source="reference"} 4.0',
+        "lookupdec_prompt_tokens_total 2.0",
+        "lookupdec_generation_tokens_total 12.0",
+        'lookupdec_request_success_total{finished_reason="stop"} 1.0',
+        'lookupdec_http_requests_total{path="/v1/chat/completions",status="200"} 1.0',
+        'lookupdec_http_requests_total{path="other",status="404"} 1.0',
+        "lookupdec_num_requests_running 0.0",
+        "lookupdec_num_requests_waiting 0.0",
+        "lookupdec_time_to_first_token_seconds_count 1.0",
+    ):
+        assert line in text.splitlines()
+
+
+def test_tokens_of_texts_and_messages(served: Served) -> None:
+    assert served.client.post("/tokenize", json={"content": "ab"}).json()["tokens"] == [97, 98]
+    assert served.client.post("/v1/tokenize", json={"prompt": ""}).json()["count"] == 0
+    messages = [{"role": "user", "content": "abc"}]
+    assert served.client.post("/tokenize", json={"messages": messages}).json()["count"] == 3
+    assert served.client.post("/tokenize", json={}).status_code == 422
+
+
+def test_greedy_copies_are_made_once(fake: FakeEngine, served: Served) -> None:
+    answer = served.chat(n=3).json()
+    assert [choice["index"] for choice in answer["choices"]] == [0, 1, 2]
+    assert len(fake.jobs) == 1
+    assert answer["usage"]["completion_tokens"] == 36
+    assert answer["timings"]["predicted_n"] == 12
+
+
+def test_predictions_are_counted_by_what_came_back(fake: FakeEngine, served: Served) -> None:
+    answer = served.chat(prediction={"type": "content", "content": "Hello, moon"}).json()
+    details = answer["usage"]["completion_tokens_details"]
+    assert details["accepted_prediction_tokens"] == 8  # "Hello, " and one "o"
+    assert details["rejected_prediction_tokens"] == 3
+    assert fake.jobs[0].request.reference == "Hello, moon"
+
+
+def test_the_description_is_complete(served: Served) -> None:
+    paths = served.client.get("/openapi.json").json()["paths"]
+    assert set(paths) == {
+        "/v1/chat/completions",
+        "/v1/completions",
+        "/v1/edits",
+        "/v1/models",
+        "/v1/models/{name}",
+        "/health",
+        "/ready",
+        "/metrics",
+        "/tokenize",
+    }
+    assert served.client.get("/docs").status_code == 200
