@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -155,6 +157,19 @@ def test_a_deadline_ends_inside_a_block(tiny: LanguageModel) -> None:
     prompt, settings = reciting(tiny, TEXT * 3, deadline=0.0)
     result = generate(tiny, prompt, settings, drafter=NaiveCopier())
     assert (len(result.ids), result.finish_reason) == (1, "deadline")
+
+
+def test_a_deadline_in_the_middle_of_a_block_ends_there(
+    tiny: LanguageModel, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    prompt, settings = reciting(tiny, TEXT, deadline=9.5)
+    script = settings.logits_processor[0].script  # type: ignore[attr-defined]
+    # A second passes whenever somebody looks: once at the beginning and once per token.
+    monkeypatch.setattr(sys.modules["lookupdec.hf.generate"], "monotonic", itertools.count().__next__)
+    for drafter in (Known(script, most=30), PlainDrafter()):
+        result = generate(tiny, prompt, settings, drafter=drafter)
+        assert (result.ids, result.finish_reason) == (tuple(script[:10]), "deadline")
+        assert result.text == tiny.tokenizer.decode(script[:10])
 
 
 def test_a_deadline_not_reached_changes_nothing(tiny: LanguageModel) -> None:
