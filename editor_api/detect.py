@@ -1,42 +1,67 @@
 """Finds the text to edit in the prompts that editors send, so that it is drafted from without being named.
 
-What is found is only a guess about what comes back: a wrong one costs a draft, never a token of the answer.
+What is found is only a guess about what comes back: a wrong one costs a draft, never a token of the answer. Every
+search is for plain strings, so that it takes linear time whatever is sent.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from dataclasses import dataclass
 
-_MARKERS = re.compile(r"<\|(?:cursor|user_cursor|user_cursor_is_here)\|>")
-"""Where the cursor is, in the text under edit; answers lack it."""
+_CURSORS = re.compile(r"<\|(?:cursor|user_cursor|user_cursor_is_here)\|>")
+"""Where the cursor is in the text under edit; answers lack it."""
 
-_FENCED = r"(?P<fence>`{3,}|~{3,})[^\n`]*\n(?P<text>.*?)\n?(?P=fence)"
 
-_FORMS = tuple(
-    re.compile(form, re.DOTALL)
-    for form in (
-        # Morph, Relace and what copies them; code may hold such tags itself.
-        r"<code>\n?(?P<text>.*)\n?</code>\s*<update>",
-        # Mercury: apply, next edit.
-        r"<\|original_code\|>\n?(?P<text>.*)<\|/original_code\|>",
-        r"<\|code_to_edit\|>\n?(?P<text>.*)<\|/code_to_edit\|>",
-        # Zeta 2; Zeta 1 and Instinct.
-        r"<\|fim_middle\|>current\n(?P<text>.*)\n?<\|fim_middle\|>updated",
-        r"<\|editable_region_start\|>\n?(?P<text>.*?)<\|editable_region_end\|>(?!.*<\|editable_region_end\|>)",
-        # Continue: apply, a selection, a whole file.
-        r"ORIGINAL CODE:\n(?P<fence>`{3,})[^\n]*\n(?P<text>.*)\n(?P=fence)\n\nSUGGESTED EDIT:",
-        r"This is the code to rewrite:\n" + _FENCED,
-        r"\A\s*(?P<fence>`{3,})[^\n]*\n(?P<text>.*)\n(?P=fence)\n\nPlease rewrite the above file",
-        # llama.vscode; llama.vim.
-        r"original code:\n(?P<text>.*)\n\nmodified code:",
-        r"(?i:---+ *selection *-+)\n(?P<text>.*?)\n?(?=---|\Z)",
-    )
+@dataclass(frozen=True, slots=True)
+class _Form:
+    """A text between two strings: from the first ``begin`` to the last ``end``.
+
+    ``skips_line``: the rest of the line, such as the language of a code block, is no text. ``at_start``: nothing
+    but white space stands before. ``nearest``: up to the first ``end``, as what follows has such strings, too.
+    """
+
+    begin: str
+    end: str
+    skips_line: bool = False
+    at_start: bool = False
+    nearest: bool = False
+
+    def find(self, content: str) -> str | None:
+        """Return the text, None where there is no such form."""
+        start = content.find(self.begin)
+        if start < 0 or (self.at_start and content[:start].strip()):
+            return None
+        start += len(self.begin)
+        if self.skips_line:
+            start = content.find("\n", start) + 1
+            if not start:
+                return None
+        end = content.find(self.end, start) if self.nearest else content.rfind(self.end, start)
+        return content[start:end] if end >= 0 else None
+
+
+_FORMS = (
+    # Morph, Relace, and what copies them. Code may hold such tags itself.
+    _Form("<code>", "</code>\n<update>"),
+    _Form("<code>", "</code><update>"),
+    _Form("<code>", "</code>\n\n<update>"),
+    # Mercury: apply, next edit.
+    _Form("<|original_code|>", "<|/original_code|>"),
+    _Form("<|code_to_edit|>", "<|/code_to_edit|>"),
+    # Zeta 2; Zeta 1 and Instinct.
+    _Form("<|fim_middle|>current\n", "<|fim_middle|>updated"),
+    _Form("<|editable_region_start|>", "<|editable_region_end|>"),
+    # Continue: apply, a selection, a whole file.
+    _Form("ORIGINAL CODE:\n```", "\n```\n\nSUGGESTED EDIT:", skips_line=True),
+    _Form("This is the code to rewrite:\n```", "\n```", skips_line=True, nearest=True),
+    _Form("```", "\n```\n\nPlease rewrite the above file", skips_line=True, at_start=True),
+    # llama.vscode; llama.vim.
+    _Form("original code:\n", "\n\nmodified code:"),
+    _Form("--- SELECTION ---", "\n---", skips_line=True, nearest=True),
 )
-_AIDER = re.compile(
-    r"added these files to the chat.*?\n\n(?P<text>[^\n]+\n(?P<fence>`{3,})[^\n]*\n.*?\n(?P=fence)\n?)",
-    re.DOTALL,
-)
+_AIDER = "added these files to the chat"
 
 
 def text_to_edit(contents: Sequence[str]) -> str | None:
@@ -46,9 +71,24 @@ def text_to_edit(contents: Sequence[str]) -> str | None:
     """
     for content in reversed(contents):
         for form in _FORMS:
-            if (found := form.search(content)) and found["text"].strip():
-                return _MARKERS.sub("", found["text"])
+            found = form.find(content)
+            if found is not None and found.strip():
+                return _CURSORS.sub("", found).removeprefix("\n")
     for content in reversed(contents):
-        if found := _AIDER.search(content):
-            return found["text"]
+        if found := _aider_file(content):
+            return found
     return None
+
+
+def _aider_file(content: str) -> str | None:
+    """Return the first file that aider shows, with its path and its fences, as its answers have it."""
+    said = content.find(_AIDER)
+    start = content.find("\n\n", said) + 2
+    if said < 0 or start < 2:
+        return None
+    path_end = content.find("\n", start)
+    if path_end < 0 or not content.startswith("```", path_end + 1):
+        return None
+    fence = "\n```"
+    end = content.find(fence, path_end + 1)
+    return content[start : end + len(fence)] + "\n" if end >= 0 else None

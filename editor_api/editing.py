@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 
 from editor_api.engine import Piece, Request, RequestCancelled
 from editor_api.errors import bad_value
+from editor_api.generation import check_length
 from editor_api.schemas import EditRequest, Prediction, Selection, TextPosition, joined
 from editor_api.service import Call
 from editor_api.work import Work
@@ -24,6 +25,7 @@ class TurnTakingModel:
     """
 
     def __init__(self, call: Call, work: Work, request: Mapping[str, Any]) -> None:
+        self._call = call
         self._engine = call.service.engine
         self._work = work
         self._request = request
@@ -71,8 +73,10 @@ class TurnTakingModel:
         namespace: str | None = None,
     ) -> Generator[Piece, None, None]:
         """Answer, a piece per pass."""
+        prompt = self._engine.encode_prompt(list(messages))
+        check_length(self._call, len(prompt), "input")
         request = Request(
-            prompt=self._engine.encode_prompt(list(messages)),
+            prompt=prompt,
             settings=settings,
             namespace=namespace or "",
             reference=reference,
