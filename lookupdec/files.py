@@ -12,15 +12,21 @@ from lookupdec.errors import FileError
 
 
 def read_bytes(path: Path) -> bytes:
-    """Return what a file holds. Raises ``FileError``."""
+    """Read a regular file, and say in one line what keeps it from being read."""
     try:
+        if path.is_dir():
+            raise FileError(f"{path} is a directory: name a file in it")
+        if path.exists() and not path.is_file():
+            raise FileError(f"{path} is not a regular file: use - to read standard input")
         return path.read_bytes()
     except FileNotFoundError as error:
         raise FileError(f"{path} does not exist: check the path") from error
-    except IsADirectoryError as error:
-        raise FileError(f"{path} is a directory: name a file in it") from error
-    except OSError as error:
-        raise FileError(f"{path} cannot be read: {(error.strerror or str(error)).lower()}") from error
+    except PermissionError as error:
+        raise FileError(f"{path} cannot be read (permission denied): change its mode or copy it") from error
+    except (OSError, ValueError) as error:
+        raise FileError(
+            f"{path} cannot be read: {(getattr(error, 'strerror', None) or str(error)).lower()}"
+        ) from error
 
 
 def check_writable(path: Path) -> None:

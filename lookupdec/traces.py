@@ -23,7 +23,8 @@ from typing import Any, Protocol, cast
 import numpy as np
 import numpy.typing as npt
 
-from lookupdec.errors import FileError, InputError, ModelError
+from lookupdec.errors import InputError, ModelError
+from lookupdec.files import read_bytes
 
 MAX_TRACE_TOKENS = 8000
 """Prompt and output together are shorter than this."""
@@ -97,7 +98,7 @@ def load_traces(
     """
     if limit < 1:
         raise InputError(f"the number of traces must be at least 1, not {limit}")
-    content = _read(Path(path))
+    content = read_bytes(Path(path))
     if tokenizer is not None:
         traces = tokenise(parse_items(content, str(path)), tokenizer)
     else:
@@ -132,13 +133,6 @@ def tokenise(items: Sequence[Item], tokenizer: Tokenizer) -> list[Trace]:
         ):
             traces.append(trace)
     return traces
-
-
-def _read(path: Path) -> bytes:
-    try:
-        return path.read_bytes()
-    except OSError as error:
-        raise FileError(f"{path}: cannot be read ({error.strerror or error})") from error
 
 
 def _parse_item(line: bytes, place: str, number: int) -> dict[str, str]:

@@ -26,7 +26,7 @@ from lookupdec.cli.common import (
     one_line_errors,
 )
 from lookupdec.cli.edit import load_editor
-from lookupdec.edit.textio import read_bytes
+from lookupdec.files import read_bytes
 
 if TYPE_CHECKING:
     from lookupdec.edit.pipeline import Progress

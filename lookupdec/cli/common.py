@@ -13,8 +13,9 @@ import typer
 from rich.console import Console
 
 from lookupdec.edit.region import Region
-from lookupdec.edit.textio import Document, read_bytes, split_lines
+from lookupdec.edit.textio import Document, split_lines
 from lookupdec.errors import InputError, LookupDecError
+from lookupdec.files import read_bytes
 
 BAD_INPUT, INCOMPLETE, INTERRUPTED = 2, 3, 130
 

@@ -17,6 +17,7 @@ from pathlib import Path
 
 from lookupdec.edit.align import align
 from lookupdec.errors import FileError
+from lookupdec.files import read_bytes
 
 _LINE = re.compile(r"([^\r\n]*)(\r\n|\n|\r|\Z)")
 
@@ -131,22 +132,6 @@ def read_document(path: Path, *, encoding: str | None = None) -> Document:
     return Document.from_bytes(read_bytes(path), encoding=encoding, name=str(path))
 
 
-def read_bytes(path: Path) -> bytes:
-    """Read a regular file, and say in one line what keeps it from being read."""
-    try:
-        if path.is_dir():
-            raise FileError(f"{path} is a directory: name a file in it")
-        if path.exists() and not path.is_file():
-            raise FileError(f"{path} is not a regular file: use - to read standard input")
-        return path.read_bytes()
-    except FileNotFoundError as error:
-        raise FileError(f"{path} does not exist: check the path") from error
-    except PermissionError as error:
-        raise FileError(f"{path} cannot be read (permission denied): change its mode or copy it") from error
-    except (OSError, ValueError) as error:
-        raise FileError(f"{path} cannot be read: {_reason(error)}") from error
-
-
 def _sniff(data: bytes, encoding: str | None, name: str) -> tuple[bytes, str]:
     """Return the byte order mark (b"" where there is none) and the codec for what follows it."""
     if encoding == "detect":
@@ -208,7 +193,3 @@ def _not_decodable(name: str, codec: str, error: UnicodeDecodeError) -> str:
             "convert it, or name its encoding (latin-1, cp1252, detect)"
         )
     return f"{name} does not decode as {codec} (at offset {error.start}): name another encoding"
-
-
-def _reason(error: Exception) -> str:
-    return (getattr(error, "strerror", None) or str(error)).lower()
