@@ -120,7 +120,7 @@ class TestPlot:
 class TestBadInput:
     def test_missing_file(self, tmp_path: Path) -> None:
         result = RUNNER.invoke(APP, [str(tmp_path / "none.jsonl"), "--drafter", "plain"])
-        assert_refused(result, "cannot be read")
+        assert_refused(result, "does not exist")
 
     def test_limit_of_nothing(self) -> None:
         assert_refused(run("--drafter", "plain", "--limit", "0"), "at least 1")
