@@ -26,40 +26,50 @@ class Settings(BaseSettings):
         protected_namespaces=(),
     )
 
-    host: str = Field("127.0.0.1", description="Address to listen at. Without API keys: loopback only.")
-    port: int = Field(8000, ge=0, le=65535, description="Port to listen at; 0 takes a free one.")
-    model: str | None = Field(
-        None, description="A hub id, a folder or a GGUF file; the built-in model when left out."
+    host: str = Field(
+        default="127.0.0.1", description="Address to listen at. Without API keys: loopback only."
     )
-    dtype: Literal["auto", "float32", "bfloat16", "float16"] = Field("auto", description="Number format.")
-    device: str = Field("auto", description="auto, cpu, cuda or cuda:<number>.")
-    drafting: bool = Field(True, description="Draft by copying; without it, decoding is plain.")
+    port: int = Field(default=8000, ge=0, le=65535, description="Port to listen at; 0 takes a free one.")
+    model: str | None = Field(
+        default=None, description="A hub id, a folder or a GGUF file; the built-in model when left out."
+    )
+    dtype: Literal["auto", "float32", "bfloat16", "float16"] = Field(
+        default="auto", description="Number format."
+    )
+    device: str = Field(default="auto", description="auto, cpu, cuda or cuda:<number>.")
+    drafting: bool = Field(default=True, description="Draft by copying; without it, decoding is plain.")
 
-    api_keys_file: Path | None = Field(None, description="File with one API key a line; # begins a comment.")
+    api_keys_file: Path | None = Field(
+        default=None, description="File with one API key a line; # begins a comment."
+    )
     cors_origins: list[str] = Field(
         default_factory=list, description="Web origins that may call, besides those on localhost."
     )
-    strict_model: bool = Field(False, description="Answer 404 to a request that names another model.")
+    strict_model: bool = Field(default=False, description="Answer 404 to a request that names another model.")
 
-    max_running: PositiveInt = Field(4, description="Requests that take turns at the same time.")
-    max_queued: NonNegativeInt = Field(32, description="Requests that may wait; beyond it, 429.")
-    kv_megabytes: PositiveInt = Field(2048, description="Memory for the KV caches of running requests.")
-    cache_megabytes: NonNegativeInt = Field(64, description="Memory for past outputs to copy from.")
+    max_running: PositiveInt = Field(default=4, description="Requests that take turns at the same time.")
+    max_queued: NonNegativeInt = Field(default=32, description="Requests that may wait; beyond it, 429.")
+    kv_megabytes: PositiveInt = Field(
+        default=2048, description="Memory for the KV caches of running requests."
+    )
+    cache_megabytes: NonNegativeInt = Field(default=64, description="Memory for past outputs to copy from.")
     deadline: PositiveFloat = Field(
-        600.0, description="Longest time for one request in seconds, waiting included."
+        default=600.0, description="Longest time for one request in seconds, waiting included."
     )
-    drain_seconds: PositiveFloat = Field(30.0, description="Time for running requests after SIGTERM.")
+    drain_seconds: PositiveFloat = Field(default=30.0, description="Time for running requests after SIGTERM.")
 
-    max_body_bytes: PositiveInt = Field(8 << 20, description="Largest request body; beyond it, 413.")
+    max_body_bytes: PositiveInt = Field(default=8 << 20, description="Largest request body; beyond it, 413.")
     max_prompt_tokens: PositiveInt | None = Field(
-        None, description="Longest prompt, where that is less than the context."
+        default=None, description="Longest prompt, where that is less than the context."
     )
-    max_stop: NonNegativeInt = Field(16, description="Most stop strings of one request.")
-    max_n: PositiveInt = Field(8, description="Most answers of one request (n times prompts).")
+    max_stop: NonNegativeInt = Field(default=16, description="Most stop strings of one request.")
+    max_n: PositiveInt = Field(default=8, description="Most answers of one request (n times prompts).")
 
-    keepalive_seconds: PositiveFloat = Field(15.0, description="Silence before a keep-alive comment.")
-    log_level: Literal["debug", "info", "warning", "error"] = Field("info", description="What to log.")
-    log_bodies: bool = Field(False, description="Log request bodies, which hold prompts.")
+    keepalive_seconds: PositiveFloat = Field(default=15.0, description="Silence before a keep-alive comment.")
+    log_level: Literal["debug", "info", "warning", "error"] = Field(
+        default="info", description="What to log."
+    )
+    log_bodies: bool = Field(default=False, description="Log request bodies, which hold prompts.")
 
     @model_validator(mode="after")
     def _loopback_without_keys(self) -> Self:

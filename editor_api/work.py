@@ -19,6 +19,11 @@ class Work:
         self._job: Job | None = None
         self._error: EngineError | None = None
 
+    @property
+    def is_stopped(self) -> bool:
+        """Whether nothing more will come."""
+        return self._error is not None
+
     async def pieces(self, request: Request) -> AsyncGenerator[Piece, None]:
         """Yield the pieces of one generation. A reader that stops early must close this."""
         if self._error is not None:

@@ -1,0 +1,159 @@
+"""The command: settings, and a process that starts and stops as operators expect."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import IO, Any
+
+import httpx
+import pytest
+from pydantic_settings import CliApp
+
+from editor_api.__main__ import main
+from editor_api.settings import Settings
+from tests.api.conftest import TINY
+from tests.api.serving import PATIENCE, chat_body, events
+from tests.hf.tiny import byte_tokenizer, tiny_model
+
+ROOT = Path(__file__).parents[2]
+
+
+def test_every_setting_is_in_the_help_with_a_description() -> None:
+    help_text = CliApp.format_help(Settings, strip_ansi_color=True)
+    for name, field in Settings.model_fields.items():
+        assert f"--{name.replace('_', '-')}" in help_text
+        assert field.description
+    assert "EDITOR_API_" in help_text
+
+
+def test_flags_win_over_variables(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("EDITOR_API_MAX_QUEUED", "5")
+    monkeypatch.setenv("EDITOR_API_DRAFTING", "false")
+    monkeypatch.setenv("EDITOR_API_CORS_ORIGINS", '["https://a.example"]')
+    assert Settings().cors_origins == ["https://a.example"]
+    settings = CliApp.run(Settings, cli_args=["--max-queued", "6"])
+    assert settings.max_queued == 6
+    assert not settings.drafting
+    assert CliApp.run(Settings, cli_args=["--drafting"]).drafting
+
+
+@pytest.mark.parametrize(
+    ("arguments", "reason"),
+    [
+        (["--host", "0.0.0.0"], "give --api-keys-file"),
+        (["--host", "example.org"], "give --api-keys-file"),
+        (["--port", "x"], "--port: "),
+        (["--max-running", "0"], "--max-running: "),
+        (["--api-keys-file", "/no/such/file"], "cannot be read"),
+        (["--api-keys-file", os.devnull], "holds no key"),
+    ],
+)
+def test_bad_settings_are_one_line(
+    arguments: list[str], reason: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(arguments) == 2
+    error = capsys.readouterr().err
+    assert error.startswith("error: ")
+    assert error.count("\n") == 1
+    assert reason in error
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", "::1", "localhost", "127.8.8.8"])
+def test_loopback_needs_no_key(host: str) -> None:
+    assert Settings(host=host).api_keys_file is None
+
+
+def test_the_command_is_quick_to_say_what_it_does() -> None:
+    code = "import sys; from editor_api.__main__ import main; print({'torch', 'fastapi'} & set(sys.modules))"
+    assert (
+        subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=ROOT).stdout
+        == "set()\n"
+    )
+
+
+class Process:
+    """The service as a process."""
+
+    def __init__(self, *arguments: str) -> None:
+        self.process = subprocess.Popen(
+            [sys.executable, "-m", "editor_api", "--port", "0", *arguments],
+            stderr=subprocess.PIPE,
+            text=True,
+            cwd=ROOT,
+            env=os.environ | {"OMP_NUM_THREADS": "1"},
+        )
+        assert self.process.stderr is not None
+        self._stderr: IO[str] = self.process.stderr
+
+    def log(self, message: str) -> dict[str, Any]:
+        """Read the log up to a message."""
+        for line in self._stderr:
+            record: dict[str, Any] = json.loads(line)
+            if record["message"] == message:
+                return record
+        raise AssertionError(f"no {message!r} in the log")
+
+    def rest(self) -> str:
+        return self._stderr.read()
+
+
+@pytest.fixture
+def tiny_folder(tmp_path: Path) -> str:
+    tiny_model("llama", 3, **TINY | {"max_position_embeddings": 32768}).save_pretrained(tmp_path)
+    byte_tokenizer().save_pretrained(tmp_path)
+    return str(tmp_path)
+
+
+@pytest.fixture
+def started(tiny_folder: str) -> Iterator[Process]:
+    process = Process("--model", tiny_folder, "--drain-seconds", "0.5")
+    yield process
+    process.process.kill()
+    process.process.wait()
+    process._stderr.close()
+
+
+def test_a_terminated_service_lets_no_stream_end_without_a_word(started: Process) -> None:
+    address = started.log("listening")
+    started.log("ready")
+    base = f"http://{address['host']}:{address['port']}"
+    bodies: list[bytes] = []
+    running = threading.Semaphore(0)
+
+    def ask() -> None:
+        path = f"{base}/v1/chat/completions"
+        headers = {"content-type": "application/json"}
+        body = chat_body("hi", stream=True)
+        with httpx.stream("POST", path, content=body, headers=headers, timeout=PATIENCE) as answer:
+            parts = answer.iter_bytes()
+            first = next(parts)
+            running.release()
+            bodies.append(first + b"".join(parts))
+
+    threads = [threading.Thread(target=ask) for _ in range(3)]
+    for thread in threads:
+        thread.start()
+    for _ in threads:
+        running.acquire()
+    started.process.send_signal(signal.SIGTERM)
+    for thread in threads:
+        thread.join()
+    assert [events(body)[-1]["error"]["code"] for body in bodies] == ["unavailable"] * 3
+    log = started.rest()
+    assert started.process.wait(PATIENCE) == 0
+    assert "Traceback" not in log
+    assert all(json.loads(line) for line in log.splitlines())
+
+
+def test_a_model_that_cannot_be_loaded_ends_the_service(tmp_path: Path) -> None:
+    process = Process("--model", str(tmp_path))
+    _, stderr = process.process.communicate(timeout=PATIENCE)
+    assert process.process.returncode == 2
+    assert stderr.splitlines()[-1].startswith(f"error: the folder {tmp_path} holds no model")

@@ -1,0 +1,74 @@
+"""One tenant's text never speeds up another's answer."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from editor_api.embedded import EmbeddedEngine
+from editor_api.metrics import Metrics
+from editor_api.work import Sessions, Work
+from lookupdec.hf import LanguageModel
+from tests.api.fakes import FakeEngine
+from tests.api.serving import Served, serving, until
+
+ASKED = "Tell me what nobody else has asked."
+
+
+@pytest.fixture
+def shared(tiny_language_model: LanguageModel, tmp_path: Path) -> Iterator[Served]:
+    """A service with two keys over the embedded engine."""
+    file = tmp_path / "keys"
+    file.write_text("alice\nbob\n")
+    engine = EmbeddedEngine(lambda: tiny_language_model)
+    with serving(engine, api_keys_file=file) as running:
+        until(lambda: engine.capacity.state == "ready")
+        yield running
+
+
+def ask(served: Served, key: str, **fields: Any) -> dict[str, Any]:
+    served.client.headers["authorization"] = f"Bearer {key}"
+    answer = served.chat(ASKED, max_tokens=60, **fields).json()
+    timings = answer["timings"]
+    return {"text": answer["choices"][0]["message"]["content"], **timings}
+
+
+def counts(answer: dict[str, Any]) -> tuple[Any, ...]:
+    return tuple(answer[name] for name in ("text", "passes", "draft_n", "draft_n_accepted", "draft_sources"))
+
+
+def test_another_tenants_answers_are_neither_copied_nor_learnt_from(shared: Served) -> None:
+    first = ask(shared, "alice")
+    again = ask(shared, "alice")
+    assert again["passes"] < first["passes"]
+    assert again["draft_sources"]["past output"]["draft_n_accepted"] > 0
+    # Whatever Alice asked and however often, Bob's first answer costs what hers did.
+    assert counts(ask(shared, "bob")) == counts(first)
+
+
+def test_another_sessions_answers_are_not_copied(shared: Served) -> None:
+    ask(shared, "alice", session="a")
+    other = ask(shared, "alice", session="b")
+    apart = ask(shared, "alice", prompt_cache_key="c")
+    assert "past output" not in other["draft_sources"]
+    assert "past output" not in apart["draft_sources"]
+    assert "past output" in ask(shared, "alice", session="a")["draft_sources"]
+
+
+def test_a_session_is_replaced_by_its_own_tenant_alone() -> None:
+    engine = FakeEngine()
+    sessions, metrics = Sessions(), Metrics(engine)
+    alices, bobs, newer = (Work(engine, metrics) for _ in range(3))
+    with (
+        sessions.newest("alice", "s", alices),
+        sessions.newest("bob", "s", bobs),
+        sessions.newest("alice", None, newer),
+    ):
+        assert not alices.is_stopped
+        with sessions.newest("alice", "s", newer):
+            assert alices.is_stopped
+            assert not bobs.is_stopped
+            assert not newer.is_stopped
