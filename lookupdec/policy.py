@@ -23,7 +23,9 @@ from lookupdec.errors import FileError, InputError
 from lookupdec.files import read_bytes, write_atomically
 
 MIN_COST, MAX_COST = 1e-5, 10.0
-CAUTION = 0.9  # the share of the derived survival that is asked for; measured, see docs/log.md
+# The share of the derived survival that is asked for, at a cost of 1 and less for each tenth of it: the longer
+# drafts may get, the more their estimated survival is too low. Measured, see docs/log.md.
+CAUTION, CAUTION_A_DECADE, MOST_CAUTION, LEAST_CAUTION = 1.25, 0.2, 0.97, 0.5
 FORMAT = "lookupdec-survival-1"
 
 
@@ -68,7 +70,9 @@ class CostModel:
         """Return the survival to ask for, shape (STOP_BINS,), by the logarithm of hazard over cost."""
         bins = np.arange(copying.STOP_BINS) + 0.5
         ratios = np.exp2(bins / copying.STOP_BINS_PER_OCTAVE - copying.STOP_OCTAVES_BELOW)
-        return np.array([CAUTION * math.exp(-best_exposure(ratio)) for ratio in ratios], np.float32)
+        caution = CAUTION + CAUTION_A_DECADE * math.log10(self.per_token)
+        caution = min(max(caution, LEAST_CAUTION), MOST_CAUTION)
+        return np.array([caution * math.exp(-best_exposure(ratio)) for ratio in ratios], np.float32)
 
 
 def best_exposure(hazard_over_cost: float) -> float:

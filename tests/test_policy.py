@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from lookupdec import _copying as copying
 from lookupdec import _survival as survival
 from lookupdec.errors import FileError, InputError
-from lookupdec.policy import CAUTION, FORMAT, CostModel, SurvivalModel, best_exposure
+from lookupdec.policy import FORMAT, CostModel, SurvivalModel, best_exposure
 from tests.oracle import slow_best_length
 
 
@@ -38,6 +38,11 @@ class TestCostModel:
 
     def test_wider_passes_that_take_no_longer_cost_next_to_nothing(self) -> None:
         assert CostModel.from_passes({1: 1.0, 8: 0.9}).per_token == 1e-5
+
+    def test_less_survival_is_asked_for_where_tokens_are_cheap(self) -> None:
+        highest = [CostModel(per_token=cost).stops().max() for cost in (1e-5, 0.003, 0.03, 0.1, 10.0)]
+        assert highest == sorted(highest)
+        assert 0.45 < highest[0] < highest[-1] < 1
 
     @pytest.mark.parametrize("seconds", [{}, {1: 1.0}, {8: 1.0}, {1: 0.0, 8: 1.0}, {1: 1.0, 8: -1.0}])
     def test_too_few_or_impossible_passes_are_refused(self, seconds: dict[int, float]) -> None:
@@ -66,7 +71,7 @@ class TestBestExposure:
         for hazard in (1e-4, 1e-3, 0.01, 0.1, 0.9):
             asked = copying.stop_below(cost.stops(), hazard / cost.per_token)
             # A bin spans a quarter of an octave.
-            near = [CAUTION * math.exp(-best_exposure(hazard / cost.per_token * f)) for f in (1.2, 1 / 1.2)]
+            near = [0.85 * math.exp(-best_exposure(hazard / cost.per_token * f)) for f in (1.2, 1 / 1.2)]
             assert near[0] <= asked <= near[1]
 
 
