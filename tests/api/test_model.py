@@ -1,0 +1,91 @@
+"""The service with the default model, end to end."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from time import perf_counter
+from typing import Any
+
+import openai
+import pytest
+
+from editor_api.app import embedded_engine
+from editor_api.settings import Settings
+from lookupdec.hf import LanguageModel, generate, load
+from lookupdec.hf import Settings as Generation
+from tests.api.serving import Served, serving, until
+
+pytestmark = pytest.mark.model
+
+CODE = "def area(width, height):\n    return width * height\n"
+ASKED: Any = [
+    {
+        "role": "user",
+        "content": f"```\n{CODE}```\n\nCopy the text above, line by line, with this change: none.",
+    }
+]
+TOKENS = 24
+
+
+@pytest.fixture(scope="module")
+def model_served() -> Iterator[Served]:
+    engine = embedded_engine(Settings())
+    with serving(engine) as running:
+        until(lambda: engine.capacity.state != "loading")
+        yield running
+
+
+@pytest.fixture(scope="module")
+def model() -> LanguageModel:
+    return load()
+
+
+@pytest.fixture
+def sdk(model_served: Served) -> Iterator[openai.OpenAI]:
+    with openai.OpenAI(base_url=f"http://127.0.0.1:{model_served.port}/v1", api_key="none") as client:
+        yield client
+
+
+# The first test: nothing but the service's own warm-up has run before.
+def test_the_first_request_is_as_quick_as_later_ones(sdk: openai.OpenAI) -> None:
+    seconds = []
+    for _ in range(5):
+        began = perf_counter()
+        sdk.chat.completions.create(model="any", messages=ASKED, max_tokens=4)
+        seconds.append(perf_counter() - began)
+    # The rest is for a busy computer; compiling a kernel takes seconds.
+    assert seconds[0] < 1.5 * max(seconds[1:]) + 0.5
+
+
+def test_the_answer_is_the_models_own(sdk: openai.OpenAI, model: LanguageModel) -> None:
+    expected = generate(model, ASKED, Generation(max_new_tokens=TOKENS)).text
+    prediction: Any = {"type": "content", "content": CODE}
+    whole = sdk.chat.completions.create(model="any", messages=ASKED, max_tokens=TOKENS, prediction=prediction)
+    assert whole.choices[0].message.content == expected
+    chunks = sdk.chat.completions.create(model="any", messages=ASKED, max_tokens=TOKENS, stream=True)
+    assert "".join(chunk.choices[0].delta.content or "" for chunk in chunks) == expected
+
+
+def test_predictions_save_passes(sdk: openai.OpenAI) -> None:
+    prediction: Any = {"type": "content", "content": CODE}
+    fresh = {"prompt_cache_key": "apart from what was answered before"}
+    answer = sdk.chat.completions.create(
+        model="any", messages=ASKED, max_tokens=TOKENS, prediction=prediction, extra_body=fresh
+    )
+    assert answer.usage is not None and answer.usage.completion_tokens_details is not None
+    assert (answer.usage.completion_tokens_details.accepted_prediction_tokens or 0) > 8
+    assert answer.model_extra is not None
+    timings = answer.model_extra["timings"]
+    assert timings["draft_sources"]["reference"]["draft_n_accepted"] > 8
+    assert timings["passes"] < TOKENS / 2
+
+
+def test_an_edit(model_served: Served) -> None:
+    body = {"input": CODE, "instruction": "Rename width to w.", "max_tokens": TOKENS, "path": "a.py"}
+    result = model_served.client.post("/v1/edits", json=body).json()
+    assert result["usage"]["completion_tokens"] <= TOKENS
+    assert result["timings"]["draft_n_accepted"] > 0
+
+
+def test_models_tell_the_context(sdk: openai.OpenAI) -> None:
+    assert sdk.models.list().data[0].model_extra == {"context_length": 8192, "max_model_len": 8192}
