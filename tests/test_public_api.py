@@ -16,4 +16,4 @@ def test_every_name_can_be_had_and_they_are_sorted() -> None:
 
 def test_an_unknown_name_is_an_attribute_error() -> None:
     with pytest.raises(AttributeError, match="nothing"):
-        _ = lookupdec.nothing  # type: ignore[attr-defined]
+        _ = lookupdec.nothing

@@ -57,7 +57,9 @@ def test_importing_the_package_is_quick_and_without_torch() -> None:
         "print(time.perf_counter() - t, 'torch' in sys.modules)"
     )
     answers = [
-        subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=ROOT).stdout
+        subprocess.run(
+            [sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=ROOT
+        ).stdout
         for _ in range(3)
     ]
     assert all(answer.endswith("False\n") for answer in answers)
@@ -82,6 +84,8 @@ def test_data_folder_holds_no_package() -> None:
 
 
 def test_packaged_files_are_declared() -> None:
-    declared = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["setuptools"]["package-data"]["lookupdec"]
+    declared = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["setuptools"]["package-data"][
+        "lookupdec"
+    ]
     data = {p for p in PACKAGE.rglob("*") if p.is_file() and p.suffix not in (".py", ".pyc", ".nbi", ".nbc")}
     assert data == {p for pattern in declared for p in PACKAGE.glob(pattern)}
