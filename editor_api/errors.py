@@ -12,6 +12,7 @@ from editor_api.engine import EngineBusy, EngineError, EngineUnavailable, Reques
 from lookupdec.errors import ContextFullError, InputError, LookupDecError
 
 _CODES = {404: "not_found", 405: "method_not_allowed", 413: "request_too_large"}
+_NO_FIELDS = ("body", "str", "int", "float", "bool")  # pydantic names the kinds of a union like fields
 _RETRY_SECONDS = 5
 _LONGEST_ECHO = 200
 
@@ -102,7 +103,7 @@ def _of_engine(error: EngineError) -> ApiError:
 
 def _invalid(error: RequestValidationError) -> ApiError:
     first: Mapping[str, Any] = error.errors()[0]
-    place = [str(part) for part in first["loc"] if part != "body"]
+    place = [str(part) for part in first["loc"] if part not in _NO_FIELDS and "[" not in str(part)]
     if first["type"] == "json_invalid":
         return bad_value(f"the body is no JSON: {first.get('ctx', {}).get('error', '')}", code="invalid_json")
     name = ".".join(place)

@@ -8,6 +8,7 @@ from typing import Annotated, Literal
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 
 _SEEDS = 2**63
+_LOWEST_TEMPERATURE = 1e-5
 
 
 def _unique_strings(value: object) -> object:
@@ -39,9 +40,15 @@ def _unicode(value: str) -> str:
     return value
 
 
+def _temperature(value: float | None) -> float | None:
+    """Take what is too close to 0 to divide by for 0."""
+    return 0.0 if value is not None and value < _LOWEST_TEMPERATURE else value
+
+
 Utf8 = Annotated[str, AfterValidator(_unicode)]
 TokenLimit = Annotated[int | None, Field(ge=1), BeforeValidator(_unlimited)]
 StopStrings = Annotated[list[Utf8], BeforeValidator(_unique_strings)]
+Temperature = Annotated[float | None, Field(ge=0, le=100), AfterValidator(_temperature)]
 Seed = Annotated[int | None, Field(ge=0, lt=_SEEDS), BeforeValidator(_seed)]
 
 
@@ -98,7 +105,7 @@ class GenerationRequest(Lenient):
     model: Utf8 | None = Field(None, description="Any name; there is one model.")
     max_tokens: TokenLimit = Field(None, description="Longest answer; what the context leaves when left out.")
     n_predict: int | None = Field(None, ge=-1, description="The same, as llama.cpp spells it.")
-    temperature: float | None = Field(None, ge=0, le=100, description="0, or left out: the likeliest token.")
+    temperature: Temperature = Field(None, description="0, or left out: the likeliest token.")
     top_p: float | None = Field(None, gt=0, le=1)
     top_k: int | None = Field(None, ge=-1, le=1 << 30)
     min_p: float | None = Field(None, ge=0, le=1)
@@ -193,7 +200,7 @@ class EditRequest(Lenient):
     allow_incomplete: bool = Field(False, description="Use an answer that was cut, too.")
     stream: bool | None = None
     max_tokens: TokenLimit = None
-    temperature: float | None = Field(None, ge=0, le=100)
+    temperature: Temperature = None
     seed: Seed = None
     model: Utf8 | None = None
     prompt_cache_key: Utf8 | None = Field(None, max_length=512)

@@ -138,6 +138,31 @@ def test_timings_and_usage_add_up(tiny_served: Served) -> None:
     assert timings["predicted_n"] == 1 + timings["passes"] + timings["draft_n_accepted"]
 
 
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"temperature": 5e-324},
+        {"temperature": 1e-5},
+        {"temperature": 100},
+        {"temperature": 1, "top_p": 5e-324},
+        {"temperature": 1, "top_k": 1 << 30, "min_p": 1},
+        {"temperature": 1, "logit_bias": {str(token): -100 for token in range(257)}},
+        {"deadline": 1e300},
+        {"max_tokens": 10**30, "stop": ["x" * 100_000], "deadline": 0.05},
+        {"content": ""},
+    ],
+)
+def test_extreme_values_are_survived(tiny_served: Served, fields: dict[str, Any]) -> None:
+    assert tiny_served.chat(**({"max_tokens": 3} | fields)).status_code == 200
+
+
+@pytest.mark.parametrize("prompt", ["", [], [""], [[]], [[1], []], [257], [-1], [1, "a"]])
+def test_prompts_that_are_none_are_refused(tiny_served: Served, prompt: Any) -> None:
+    answer = tiny_served.client.post("/v1/completions", json={"prompt": prompt, "max_tokens": 3})
+    assert answer.status_code in (400, 422)
+    assert answer.json()["error"]["message"]
+
+
 def test_a_deadline_ends_an_answer_as_a_limit_does(tiny_served: Served) -> None:
     answer = tiny_served.chat("hi", deadline=0.15).json()
     assert answer["choices"][0]["finish_reason"] == "length"
