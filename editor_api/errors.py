@@ -97,7 +97,7 @@ def _of_engine(error: EngineError) -> ApiError:
     if isinstance(error, RequestReplaced):
         return ApiError(409, message, "request_replaced", retry=False)
     if isinstance(error, RequestTimedOut):
-        return ApiError(503, message, "deadline_exceeded", retry=False)
+        return ApiError(408, message, "deadline_exceeded", retry=False)
     return ApiError(499, message, "request_cancelled", retry=False)
 
 

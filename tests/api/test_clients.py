@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import json
+import shutil
+import subprocess
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import openai
@@ -12,6 +15,7 @@ import pytest
 from tests.api.fakes import FakeEngine
 from tests.api.serving import Served, chat_body, serving
 
+HERE = Path(__file__).parent
 HI: Any = [{"role": "user", "content": "hi"}]
 
 
@@ -100,6 +104,31 @@ def test_sdk_sends_the_key(fake: FakeEngine, tmp_path: Any) -> None:
             assert good.chat.completions.create(model="any", messages=HI).choices
         with openai.OpenAI(base_url=base, api_key="other") as bad, pytest.raises(openai.AuthenticationError):
             bad.models.list()
+
+
+def node_with_sdk() -> bool:
+    """Whether Node.js is here and finds the ``openai`` package, in NODE_PATH or in a folder above."""
+    if shutil.which("node") is None:
+        return False
+    return (
+        subprocess.run(["node", "-e", "require.resolve('openai')"], cwd=HERE, capture_output=True).returncode
+        == 0
+    )
+
+
+@pytest.mark.skipif(not node_with_sdk(), reason="needs node and its package openai: npm install openai")
+def test_node_sdk(served: Served, fake: FakeEngine) -> None:
+    script, base = str(HERE / "node_sdk.mjs"), f"http://127.0.0.1:{served.port}/v1"
+    done = subprocess.run(["node", script, base], capture_output=True, text=True, cwd=HERE, timeout=60)
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout) == {
+        "whole": "Hello, world",
+        "streamed": "Hello, world",
+        "total_tokens": 14,
+        "first_piece": "Hel",
+        "error": {"status": 422, "code": "invalid_value", "has_id": True},
+        "models": ["fake", "fake-Fast-Apply"],
+    }
 
 
 @pytest.fixture

@@ -271,7 +271,7 @@ def test_a_request_that_waits_past_its_deadline_is_told(narrow: Served) -> None:
     with narrow.sent(chat_body(TEXT)) as long:
         until(lambda: engine_of(narrow).capacity.running == 1)
         late = narrow.chat(deadline=0.05)
-        assert late.status_code == 503
+        assert late.status_code == 408
         assert late.json()["error"]["code"] == "deadline_exceeded"
         leave(long)
 
