@@ -1,0 +1,127 @@
+"""What a drafted token costs on a loaded model: measured once, and followed while it generates. Knows no drafting.
+
+Passes are timed where they are used, in the decode loop: whatever a pass does there is in the figure, the wait for
+a GPU included, since the loop reads the choices.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict, deque
+from collections.abc import Sequence
+from contextlib import closing
+from statistics import median
+from time import perf_counter
+
+from lookupdec.errors import InputError
+from lookupdec.hf.generate import stream
+from lookupdec.hf.models import LanguageModel
+from lookupdec.hf.settings import Settings
+from lookupdec.ids import Ids
+from lookupdec.policy import CostModel
+
+WIDTHS = (1, 8, 32, 128)
+PROMPT_TOKENS = 64
+OUTPUT_TOKENS = 512
+ROUNDS = 5  # passes of each width, after one that warms up
+MAX_SECONDS = 1.2  # no round begins later
+
+KEPT_PASSES = 31  # of each range of widths, the newest
+FEWEST_PASSES = 8
+RANGES = (2, 8, 24, 72)  # where the ranges of wider passes begin
+DRIFT = 1.3  # the factor by which the cost must have changed to be set anew
+
+
+def measure_cost(model: LanguageModel) -> CostModel:
+    """Time passes of 1, 8, 32 and 128 tokens on a short context and fit the cost of a drafted token to them.
+
+    Raises
+    ------
+    InputError
+        The model's context has no room for passes of several tokens.
+    """
+    context = model.context_length or PROMPT_TOKENS + OUTPUT_TOKENS
+    prompt = [0] * max(1, min(PROMPT_TOKENS, context // 4))
+    settings = Settings(max_new_tokens=OUTPUT_TOKENS, eos_token_id=())
+    seconds: dict[int, list[float]] = defaultdict(list)
+    begun, before = perf_counter(), 0.0
+    with closing(stream(model, prompt, settings, drafter=_EachWidth())) as chunks:
+        for chunk in chunks:
+            taken, before = chunk.stats.verifying_seconds - before, chunk.stats.verifying_seconds
+            rounds, rest = divmod(chunk.stats.passes, len(WIDTHS))
+            if chunk.stats.passes > len(WIDTHS):
+                seconds[chunk.step.drafted + 1].append(taken)
+            if rest == 0 and (rounds > ROUNDS or (rounds > 1 and perf_counter() - begun > MAX_SECONDS)):
+                break
+    if len(seconds) < 2:
+        raise InputError(f"a context of {context} tokens is too short to measure passes of several")
+    return CostModel.from_passes({width: median(taken) for width, taken in seconds.items()})
+
+
+class CostWatch:
+    """Follows what passes take during generations and sets the cost anew when it has drifted.
+
+    Parameters
+    ----------
+    cost
+        What is believed at first.
+    """
+
+    def __init__(self, cost: CostModel) -> None:
+        self.cost = cost
+        self._singles: deque[float] = deque(maxlen=KEPT_PASSES)
+        self._wider: dict[int, deque[tuple[int, float]]] = {
+            start: deque(maxlen=KEPT_PASSES) for start in RANGES
+        }
+
+    def add(self, width: int, seconds: float) -> bool:
+        """Take in a pass of ``width`` tokens, the one before the draft included; say whether the cost changed."""
+        if width < 1 or seconds <= 0:
+            raise InputError(f"a pass has at least 1 token and takes time, got {width} and {seconds}")
+        if width == 1:
+            self._singles.append(seconds)
+        else:
+            self._wider[max(start for start in RANGES if start <= width)].append((width, seconds))
+        observed = self._observed()
+        if observed is None or 1 / DRIFT < observed.per_token / self.cost.per_token < DRIFT:
+            return False
+        self.cost = observed
+        return True
+
+    def _observed(self) -> CostModel | None:
+        """Return the cost by the medians of each range, None while there are too few passes."""
+        known = [passes for passes in self._wider.values() if len(passes) >= FEWEST_PASSES]
+        if not known or len(self._singles) < FEWEST_PASSES:
+            return None
+        medians = {1: median(self._singles)}
+        for passes in known:
+            # Of widths and seconds apart: the range is narrow enough for its passes to lie on a line.
+            width = round(median(width for width, _ in passes))
+            medians[width] = median(taken for _, taken in passes)
+        return CostModel.from_passes(medians)
+
+
+class _EachWidth:
+    """Makes every pass as wide as the next of ``WIDTHS``; what it drafts is not meant to come."""
+
+    def __init__(self) -> None:
+        self._proposals = 0
+        self.sources: Sequence[str] = ()
+
+    def begin(
+        self, prompt: Ids, *, reference: Ids | slice | None = None, namespace: str | None = None
+    ) -> None:
+        """Do nothing."""
+
+    def propose(self, limit: int) -> Sequence[int]:
+        """Return a draft for a pass of the next width, as far as the limit allows."""
+        width = WIDTHS[self._proposals % len(WIDTHS)]
+        self._proposals += 1
+        draft = [0] * min(width - 1, limit)
+        self.sources = ("measure",) * len(draft)
+        return draft
+
+    def observe(self, ids: Ids) -> None:
+        """Do nothing."""
+
+    def end(self) -> None:
+        """Do nothing."""
