@@ -11,7 +11,7 @@ from typer.testing import CliRunner
 
 from lookupdec.cli import verify, verify_prompts
 from lookupdec.cli.app import app
-from lookupdec.errors import FileError
+from lookupdec.errors import FileError, ModelError
 from lookupdec.hf import LanguageModel
 from lookupdec.hf.target import ModelTarget
 from tests.hf.tiny import byte_tokenizer, tiny_model
@@ -46,7 +46,7 @@ def break_the_cache(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_sound_model_gives_a_table_and_exit_code_0(tiny: LanguageModel, prompts: Path) -> None:
     result = run("--prompts", prompts, "--max-new-tokens", 12)
     assert result.exit_code == 0
-    assert result.stdout.startswith("tiny, float32 on cpu, transformers ")
+    assert result.stdout.startswith("tiny, float32 on cpu, fast passes, transformers ")
     rows = [line.split() for line in result.stdout.splitlines()]
     assert [row[:6] for row in rows if row[:1] in (["greedy"], ["sampled"])] == [
         ["greedy", "4", "48", "4", "0", "0"],
@@ -122,11 +122,22 @@ def test_prompts_that_cannot_be_read_end_with_exit_code_2(
 
 
 def test_a_file_that_is_not_there_is_told_before_the_model_is_loaded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(verify, "_load", lambda *_: pytest.fail("the model was loaded"))
+    monkeypatch.setattr(verify, "_load", lambda *_, **__: pytest.fail("the model was loaded"))
     assert run("--prompts", "nowhere.jsonl").exit_code == 2
     assert run("--samples", -1).exit_code == 2
     with pytest.raises(FileError, match="nowhere.jsonl does not exist"):
         verify_prompts.read_prompts(Path("nowhere.jsonl"))
+
+
+def test_options_reach_the_loader(prompts: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def load(model: str | None, **options: str) -> None:
+        raise ModelError(f"{model} {options}")
+
+    monkeypatch.setattr("lookupdec.hf.load", load)
+    options = {"dtype": "bfloat16", "device": "cpu", "exact": "bitwise"}
+    given = [part for name, value in options.items() for part in (f"--{name}", value)]
+    result = run("--prompts", prompts, "--model", "folder", *given)
+    assert (result.exit_code, result.stderr) == (2, f"error: folder {options}\n")
 
 
 def test_a_model_that_cannot_be_loaded_ends_with_exit_code_2(prompts: Path) -> None:

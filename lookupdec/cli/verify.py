@@ -6,6 +6,7 @@ import json
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict
+from importlib.metadata import version
 from math import isfinite
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -33,6 +34,7 @@ def verify_command(  # noqa: PLR0913
     model: ModelName = None,
     dtype: Dtype = "auto",
     device: Device = "auto",
+    exact: Annotated[str, typer.Option(help="Arithmetic of the passes: auto, bitwise or fast.")] = "auto",
     prompts: Annotated[
         Path | None, typer.Option(help="JSON Lines: messages, a prompt, or an instruction and an input.")
     ] = None,
@@ -49,7 +51,7 @@ def verify_command(  # noqa: PLR0913
     with one_line_errors(stopped="stopped"):
         texts = read_prompts(prompts)
         with waiting(console, "loading the model"):
-            loaded = _load(model, dtype, device)
+            loaded = _load(model, dtype=dtype, device=device, exact=exact)
         from lookupdec.hf.proof import near_tie, prove
 
         chosen = [_for_model(text, loaded) for text in texts]
@@ -67,14 +69,14 @@ def verify_command(  # noqa: PLR0913
         raise typer.Exit(FAULT)
 
 
-def _load(model: str | None, dtype: str, device: str) -> LanguageModel:
+def _load(model: str | None, **options: Any) -> LanguageModel:
     try:
         from lookupdec.hf import load
     except ModuleNotFoundError as error:
         if error.name not in ("torch", "transformers"):
             raise
         raise ModelError(f"models need {error.name}: pip install 'lookupdec[hf]'") from error
-    return load(model, dtype=dtype, device=device)
+    return load(model, **options)
 
 
 def _for_model(prompt: str | list[dict[str, Any]], model: LanguageModel) -> str | list[dict[str, Any]]:
@@ -104,15 +106,13 @@ def _count(runs: Sequence[Run], verdict: str) -> int:
 
 
 def _as_json(model: LanguageModel, runs: Sequence[Run], threshold: float) -> dict[str, Any]:
-    import torch
-    import transformers
-
     return {
         "model": model.name,
         "dtype": str(model.dtype).removeprefix("torch."),
         "device": str(model.device),
-        "torch": torch.__version__,
-        "transformers": transformers.__version__,
+        "arithmetic": "bitwise" if model.is_bitwise else "fast",
+        "torch": version("torch"),
+        "transformers": version("transformers"),
         "near_tie_threshold": threshold,
         "runs": len(runs),
         "identical": _count(runs, "identical"),
@@ -150,11 +150,9 @@ def _print_report(
         of_mode = [run for run in runs if run.mode == mode]
         if of_mode:
             table.add_row(mode, *_figures(of_mode))
-    console.print(
-        f"{report['model']}, {report['dtype']} on {report['device']}, transformers {report['transformers']}, "
-        f"torch {report['torch']}",
-        soft_wrap=True,
-    )
+    versions = ", ".join(f"{name} {report[name]}" for name in ("transformers", "torch"))
+    where = f"{report['dtype']} on {report['device']}, {report['arithmetic']} passes"
+    console.print(f"{report['model']}, {where}, {versions}", soft_wrap=True)
     console.print(table)
     for run in runs:
         if run.difference is not None:
