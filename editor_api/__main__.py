@@ -18,11 +18,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Serve until a signal comes; return the exit code."""
     try:
         settings = CliApp.run(Settings, cli_args=list(sys.argv[1:] if arguments is None else arguments))
-        set_up_logs(settings.log_level)
         # Not before: --help should not wait for web frameworks.
         from editor_api.server import Server
 
         server = Server(settings)
+        set_up_logs(settings.log_level)
     except ValidationError as error:
         return _refuse("; ".join(_line(item) for item in error.errors()))  # type: ignore[arg-type]
     except ValueError as error:

@@ -156,9 +156,9 @@ class EmbeddedEngine:
         """Return the text of some tokens."""
         return self._ready_runner().decode(ids)
 
-    def check(self, settings: Mapping[str, Any]) -> None:
-        """Raise ``TypeError`` for unknown settings and ``InputError`` for impossible values."""
-        self._ready_runner().check(settings)
+    def check(self, settings: Mapping[str, Any], json_schema: str | None = None) -> None:
+        """Raise ``TypeError`` for unknown settings, ``InputError`` for impossible values and schemas."""
+        self._ready_runner().check(settings, json_schema)
 
     def start(self) -> None:
         """Start the thread, which loads the model first."""

@@ -55,8 +55,9 @@ class Request:
     """One generation. ``settings`` are those of ``lookupdec.hf.Settings`` by name.
 
     ``namespace`` says whose past outputs may be copied, and its first part, ``tenant``, from whom drafting may
-    learn. ``deadline`` is in seconds from submission. ``admitted`` marks the continuation of a request that
-    was let in before: it is not refused for a full queue or while draining.
+    learn. ``deadline`` is in seconds from submission. The answer fits ``json_schema`` where one is given.
+    ``admitted`` marks the continuation of a request that was let in before: it is not refused for a full queue
+    or while draining.
     """
 
     prompt: Sequence[int]
@@ -66,6 +67,7 @@ class Request:
     deadline: float
     reference: str | None = None
     drafting: bool = True
+    json_schema: str | None = None
     admitted: bool = False
 
 
@@ -147,8 +149,8 @@ class Engine(Protocol):
         """Return the text of some tokens."""
         ...
 
-    def check(self, settings: Mapping[str, Any]) -> None:
-        """Raise ``TypeError`` for unknown settings and ``InputError`` for impossible values."""
+    def check(self, settings: Mapping[str, Any], json_schema: str | None = None) -> None:
+        """Raise ``TypeError`` for unknown settings, ``InputError`` for impossible values and schemas."""
         ...
 
     def submit(self, request: Request) -> Job:

@@ -101,6 +101,7 @@ async def planned(  # noqa: PLR0913
     *,
     contents: Sequence[str],
     logprobs: int | None,
+    json_schema: str | None = None,
     param: str,
 ) -> Generation:
     """Check a request against model and limits, before anything is queued. Raises ``ApiError``.
@@ -117,7 +118,7 @@ async def planned(  # noqa: PLR0913
     if len(body.stop) > settings.max_stop:
         raise bad_value(f"stop: at most {settings.max_stop} strings, not {len(body.stop)}", "stop")
     chosen = _settings(body, logprobs)
-    engine.check(chosen)
+    await asyncio.to_thread(engine.check, chosen, json_schema)
     prediction_text = joined(body.prediction.content) if body.prediction else ""
     reference = prediction_text or call.text_to_edit(contents)
 
@@ -138,6 +139,7 @@ async def planned(  # noqa: PLR0913
             deadline=min(body.deadline or settings.deadline, settings.deadline),
             reference=reference,
             drafting=settings.drafting,
+            json_schema=json_schema,
             admitted=place > 0,
         )
         for place, (ids, number) in enumerate(wanted)

@@ -8,6 +8,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from editor_api.engine import Piece, Request, TokenScore
+from editor_api.grammar import Grammars
 from lookupdec import CopyDrafter, Drafter, PlainDrafter, RollingCache, SurvivalModel
 from lookupdec.errors import InputError
 
@@ -48,24 +49,30 @@ class Runner:
         self._learnt: OrderedDict[str, SurvivalModel] = OrderedDict()
         config: Any = model.model.config.get_text_config(decoder=True)
         self._vocabulary = int(config.vocab_size)
+        self._grammars = Grammars(model.tokenizer, self._vocabulary)
         self._kv_bytes_per_token = _kv_bytes_per_token(config, model.dtype.itemsize)
 
     def begin(self, request: Request, seconds_left: float) -> Run:
         """Start a request; nothing is computed yet. Raises ``LookupDecError``."""
         from lookupdec.hf import Settings, stream
 
+        settings = replace(Settings(**request.settings), deadline=seconds_left)
+        if request.json_schema is not None:
+            # Any: transformers takes every callable, whatever its types say.
+            mask: Any = self._grammars.mask(request.json_schema, len(request.prompt))
+            settings = replace(settings, logits_processor=(mask,))
         chunks = stream(
             self.model,
             request.prompt,
-            replace(Settings(**request.settings), deadline=seconds_left),
+            settings,
             drafter=self._drafter(request),
             reference=request.reference or None,
             namespace=request.namespace,
         )
         return Run(chunks, self)
 
-    def check(self, settings: Mapping[str, Any]) -> None:
-        """Raise ``TypeError`` for unknown settings and ``InputError`` for impossible values."""
+    def check(self, settings: Mapping[str, Any], json_schema: str | None = None) -> None:
+        """Raise ``TypeError`` for unknown settings, ``InputError`` for impossible values and schemas."""
         from lookupdec.hf import Settings
 
         biased = Settings(**settings).logit_bias or {}
@@ -73,6 +80,8 @@ class Runner:
             raise InputError(
                 f"logit_bias names token {unknown[0]}, but this model has the tokens 0 to {self._vocabulary - 1}"
             )
+        if json_schema is not None:
+            self._grammars.check(json_schema)
 
     def decode(self, ids: Sequence[int]) -> str:
         """Return the text of some tokens."""

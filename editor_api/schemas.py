@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 
@@ -93,10 +94,31 @@ class StreamOptions(Lenient):
     include_usage: bool = False
 
 
+class JsonSchema(Lenient):
+    """A schema under OpenAI's wrapping."""
+
+    content: dict[str, Any] = Field(alias="schema")
+
+
 class ResponseFormat(Lenient):
     """What the answer should look like."""
 
-    type: str = "text"
+    type: Literal["text", "json_object", "json_schema"]
+    json_schema: JsonSchema | None = None
+
+    @model_validator(mode="after")
+    def _with_schema(self) -> ResponseFormat:
+        if self.type == "json_schema" and self.json_schema is None:
+            raise ValueError("give json_schema with a schema in it")
+        return self
+
+    @property
+    def schema_text(self) -> str | None:
+        """The JSON schema that answers must fit, None for any answer."""
+        if self.type == "text":
+            return None
+        wrapped = self.json_schema if self.type == "json_schema" else None
+        return json.dumps(wrapped.content if wrapped else {"type": "object"})
 
 
 class GenerationRequest(Lenient):

@@ -20,9 +20,6 @@ router = APIRouter(tags=["OpenAI"])
 @router.post("/v1/chat/completions")
 async def chat_completions(body: ChatRequest, call: CallDep) -> Response:
     """Go on with a conversation, streamed or not."""
-    if body.response_format is not None and body.response_format.type != "text":
-        message = f"response_format: {body.response_format.type!r} is not supported, 'text' is"
-        raise bad_value(message, "response_format", "unsupported_value")
     messages = [{"role": item.role, "content": joined(item.content)} for item in body.messages]
     generation = await planned(
         call,
@@ -30,6 +27,7 @@ async def chat_completions(body: ChatRequest, call: CallDep) -> Response:
         [messages],
         contents=[message["content"] for message in messages],
         logprobs=(body.top_logprobs or 0) if body.logprobs else None,
+        json_schema=body.response_format.schema_text if body.response_format else None,
         param="messages",
     )
     if not body.stream:

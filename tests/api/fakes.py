@@ -95,7 +95,7 @@ class FakeEngine:
     def decode(self, ids: Sequence[int]) -> str:
         return "".join(map(chr, ids))
 
-    def check(self, settings: Mapping[str, Any]) -> None:
+    def check(self, settings: Mapping[str, Any], json_schema: str | None = None) -> None:
         if settings.get("seed") == 13:
             raise InputError("13 is no seed")
 

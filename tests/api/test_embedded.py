@@ -138,6 +138,51 @@ def test_timings_and_usage_add_up(tiny_served: Served) -> None:
     assert timings["predicted_n"] == 1 + timings["passes"] + timings["draft_n_accepted"]
 
 
+SCHEMA = {
+    "type": "object",
+    "properties": {"n": {"type": "integer", "minimum": 0, "maximum": 99}, "ok": {"type": "boolean"}},
+    "required": ["n", "ok"],
+    "additionalProperties": False,
+}
+
+
+@pytest.mark.parametrize("fields", [{}, {"temperature": 1, "seed": 1}, {"temperature": 1, "seed": 2}])
+def test_answers_fit_a_schema_whatever_is_drafted(tiny_served: Served, fields: dict[str, Any]) -> None:
+    wanted = {"type": "json_schema", "json_schema": {"name": "x", "schema": SCHEMA}}
+    texts = [
+        tiny_served.chat(
+            "hi", max_tokens=400, response_format=wanted, prediction=prediction, **fields
+        ).json()["choices"][0]
+        for prediction in (None, {"type": "content", "content": '{"n": 1, "ok": true}'})
+    ]
+    assert texts[0]["message"] == texts[1]["message"]
+    answer = json.loads(texts[0]["message"]["content"])
+    assert texts[0]["finish_reason"] == "stop"
+    assert answer.keys() == {"n", "ok"}
+    assert 0 <= answer["n"] <= 99
+
+
+def test_any_object(tiny_served: Served) -> None:
+    text = tiny_served.chat("hi", max_tokens=30, response_format={"type": "json_object"}).json()
+    assert text["choices"][0]["message"]["content"].startswith("{")
+
+
+@pytest.mark.parametrize(
+    "schema",
+    [
+        {"type": "nonsense"},
+        {"$ref": "file:///etc/passwd"},
+        {"minLength": "x", "type": "string"},
+        {"\ud800": 1, "type": 5},
+    ],
+)
+def test_schemas_that_are_none_are_refused_before_the_first_byte(tiny_served: Served, schema: Any) -> None:
+    body = chat_body(response_format={"type": "json_schema", "json_schema": {"schema": schema}}, stream=True)
+    head, answer = tiny_served.raw(body)
+    assert head.startswith(b"HTTP/1.1 400")
+    assert json.loads(answer)["error"]["message"].startswith("response_format: ")
+
+
 @pytest.mark.parametrize(
     "fields",
     [

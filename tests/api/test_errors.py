@@ -47,7 +47,8 @@ BAD_BODIES = {
     "a bad seed": chat_body(seed=13),
     "too many answers": chat_body(n=9),
     "too many stop strings": chat_body(stop=["a"] * 17),
-    "a JSON schema": chat_body(response_format={"type": "json_schema", "json_schema": {}}),
+    "no JSON schema": chat_body(response_format={"type": "json_schema", "json_schema": {}}),
+    "an unknown format": chat_body(response_format={"type": "xml"}),
 }
 
 
@@ -82,7 +83,7 @@ def test_bad_bodies_are_told_and_survived(lasting: Served, name: str, stream: bo
         ({"stop": [1]}, 422, "invalid_value", "stop.0"),
         ({"n": 9}, 400, "invalid_value", "n"),
         ({"stop": ["a"] * 17}, 400, "invalid_value", "stop"),
-        ({"response_format": {"type": "json_object"}}, 400, "unsupported_value", "response_format"),
+        ({"response_format": {"type": "xml"}}, 422, "invalid_value", "response_format.type"),
         ({"content": "x" * 1000}, 400, "context_length_exceeded", "messages"),
     ],
 )

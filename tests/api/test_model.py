@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from time import perf_counter
 from typing import Any
@@ -78,6 +79,23 @@ def test_predictions_save_passes(sdk: openai.OpenAI) -> None:
     timings = answer.model_extra["timings"]
     assert timings["draft_sources"]["reference"]["draft_n_accepted"] > 8
     assert timings["passes"] < TOKENS / 2
+
+
+def test_an_answer_in_json(sdk: openai.OpenAI) -> None:
+    schema = {
+        "type": "object",
+        "properties": {"language": {"enum": ["python", "lua"]}},
+        "required": ["language"],
+        "additionalProperties": False,
+    }
+    answer = sdk.chat.completions.create(
+        model="any",
+        messages=ASKED,
+        max_tokens=60,
+        response_format={"type": "json_schema", "json_schema": {"name": "language", "schema": schema}},
+    )
+    assert answer.choices[0].finish_reason == "stop"
+    assert json.loads(answer.choices[0].message.content or "")["language"] in ("python", "lua")
 
 
 def test_an_edit(model_served: Served) -> None:
