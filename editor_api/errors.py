@@ -15,6 +15,7 @@ _CODES = {404: "not_found", 405: "method_not_allowed", 413: "request_too_large"}
 _NO_FIELDS = ("body", "str", "int", "float", "bool")  # pydantic names the kinds of a union like fields
 _RETRY_SECONDS = 5
 _LONGEST_ECHO = 200
+_NO_OBJECT = "the body must be a JSON object, sent as application/json"
 
 
 class ApiError(Exception):
@@ -107,6 +108,6 @@ def _invalid(error: RequestValidationError) -> ApiError:
     if first["type"] == "json_invalid":
         return bad_value(f"the body is no JSON: {first.get('ctx', {}).get('error', '')}", code="invalid_json")
     name = ".".join(place)
-    message = f"{name}: {first['msg']}" if name else f"the body: {first['msg']}"
+    message = f"{name}: {first['msg']}" if name else _NO_OBJECT
     # A name may be anything that was sent; UTF-8 has no lone surrogates.
     return ApiError(422, message[:_LONGEST_ECHO], "invalid_value", param=name[:_LONGEST_ECHO] or None)

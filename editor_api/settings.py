@@ -43,7 +43,8 @@ class Settings(BaseSettings):
         default=None, description="File with one API key a line; # begins a comment."
     )
     cors_origins: list[str] = Field(
-        default_factory=list, description="Web origins that may call, besides those on localhost."
+        default_factory=list,
+        description="Web origins that may call, besides those on localhost; a JSON list in the variable.",
     )
     strict_model: bool = Field(default=False, description="Answer 404 to a request that names another model.")
 

@@ -131,11 +131,10 @@ def test_node_sdk(served: Served, fake: FakeEngine) -> None:
     }
 
 
-@pytest.fixture
-def stream(fake: FakeEngine) -> str:
+@pytest.fixture(scope="module")
+def stream() -> str:
     """A stream with keep-alives and a usage chunk, as text."""
-    fake.delay = 0.15
-    with serving(fake, keepalive_seconds=0.1) as served:
+    with serving(FakeEngine(delay=0.15), keepalive_seconds=0.1) as served:
         return served.raw(chat_body(stream=True, stream_options={"include_usage": True}))[1].decode()
 
 

@@ -101,6 +101,14 @@ def test_a_body_that_is_no_json_is_400(lasting: Served) -> None:
     assert json.loads(lasting.raw(b"{")[1])["error"]["code"] == "invalid_json"
 
 
+@pytest.mark.parametrize("kind", ["text/plain", "application/x-www-form-urlencoded", None])
+def test_a_body_of_another_kind_is_told(lasting: Served, kind: str | None) -> None:
+    headers = {"content-type": kind} if kind else {}
+    answer = lasting.client.post("/v1/chat/completions", content=chat_body(), headers=headers)
+    assert answer.status_code == 422
+    assert "application/json" in answer.json()["error"]["message"]
+
+
 def test_unknown_routes_and_methods(lasting: Served) -> None:
     for answer, status in [
         (lasting.client.get("/v1/nothing"), 404),

@@ -52,7 +52,7 @@ def lasting() -> Iterator[Served]:
 
 
 @pytest.mark.parametrize(("path", "schema", "good"), ENDPOINTS, ids=[path for path, _, _ in ENDPOINTS])
-@settings(max_examples=150, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=80, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(data=st.data())
 def test_any_values_are_answered(
     lasting: Served, path: str, schema: Any, good: dict[str, Any], data: Any
@@ -68,7 +68,7 @@ def test_any_values_are_answered(
 
 
 @pytest.mark.parametrize("path", [path for path, _, _ in ENDPOINTS])
-@settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(body=st.binary(max_size=60) | VALUES.map(lambda value: json.dumps(value).encode()))
 def test_any_body_is_answered(lasting: Served, path: str, body: bytes) -> None:
     answer = lasting.client.post(path, content=body, headers={"content-type": "application/json"})

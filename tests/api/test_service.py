@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import signal
+import threading
+
 import pytest
 
 from editor_api.engine import State
 from tests.api.fakes import FakeEngine
-from tests.api.serving import Served
+from tests.api.serving import Served, chat_body, events, serving, until
 
 
 def test_models_tell_their_context(served: Served) -> None:
@@ -32,6 +35,30 @@ def test_nothing_is_taken_while_the_service_stops(fake: FakeEngine, served: Serv
         answer = served.chat(stream=stream)
         assert answer.status_code == 503
         assert answer.json()["error"]["type"] == "server_error"
+
+
+def test_what_runs_may_end_while_the_service_stops(fake: FakeEngine, served: Served) -> None:
+    fake.delay = 0.1
+    answers: list[bytes] = []
+    asking = threading.Thread(target=lambda: answers.append(served.raw(chat_body(stream=True))[1]))
+    asking.start()
+    until(lambda: fake.jobs)
+    served.server.handle_exit(signal.SIGTERM, None)
+    asking.join()
+    assert events(answers[0])[-1]["choices"][0]["finish_reason"] == "stop"
+    until(lambda: not served.server.servers[0].is_serving())
+
+
+def test_what_runs_too_long_is_told(fake: FakeEngine) -> None:
+    fake.delay = 0.2
+    with serving(fake, drain_seconds=0.05) as served:
+        answers: list[tuple[bytes, bytes]] = []
+        asking = threading.Thread(target=lambda: answers.append(served.raw(chat_body())))
+        asking.start()
+        until(lambda: fake.jobs)
+        served.server.handle_exit(signal.SIGTERM, None)
+        asking.join()
+    assert answers[0][0].startswith(b"HTTP/1.1 503")
 
 
 def test_metrics_count_drafts_requests_and_ends(served: Served) -> None:
