@@ -8,7 +8,6 @@ as it is. It tries the result on the model at hand, and says what it found. Know
 
 from __future__ import annotations
 
-import inspect
 import threading
 import weakref
 from collections.abc import Iterator, Mapping
@@ -191,23 +190,25 @@ def _shares_keys(model: PreTrainedModel) -> bool:
 @torch.no_grad()
 def _difference(model: PreTrainedModel) -> str:
     """Compare passes over several tokens with one-token passes on the model; say where they differ."""
+    from lookupdec.hf.target import cached_states, read_with_cache  # it imports this module
+
     generator = torch.Generator().manual_seed(0)
     embeddings: Any = model.get_input_embeddings()
     size = int(embeddings.num_embeddings)
     ids = torch.randint(0, size, (1, _PROMPT_TOKENS + max(_TRIED_WIDTHS)), generator=generator)
     prompt, rest = ids.to(model.device).tensor_split([_PROMPT_TOKENS], dim=1)
     try:
-        cache = _read(model, prompt, None)[1]
+        cache = read_with_cache(model, prompt, None)[1]
         singly = []
         for position in range(_TRIED_TOKENS):
-            logits, cache = _read(model, rest[:, position : position + 1], cache)
+            logits, cache = read_with_cache(model, rest[:, position : position + 1], cache)
             singly.append(logits[0, -1])
-        expected = [torch.stack(singly), *_cached(cache, _TRIED_TOKENS)]
+        expected = [torch.stack(singly), *cached_states(cache, _PROMPT_TOKENS, _TRIED_TOKENS)]
         for width in _TRIED_WIDTHS:
-            cache = _read(model, prompt, None)[1]
+            cache = read_with_cache(model, prompt, None)[1]
             with _active(True):
-                logits, cache = _read(model, rest[:, :width], cache)
-            found = [logits[0, :_TRIED_TOKENS], *_cached(cache, _TRIED_TOKENS)]
+                logits, cache = read_with_cache(model, rest[:, :width], cache)
+            found = [logits[0, :_TRIED_TOKENS], *cached_states(cache, _PROMPT_TOKENS, _TRIED_TOKENS)]
             rows = min(width, _TRIED_TOKENS)
             if not all(
                 torch.equal(one[:rows], other[:rows]) for one, other in zip(expected, found, strict=True)
@@ -216,21 +217,6 @@ def _difference(model: PreTrainedModel) -> str:
     except Exception as error:  # whatever a model's own code raises on what it does not expect
         return f"a trial pass failed: {type(error).__name__}: {error}"
     return ""
-
-
-def _read(model: PreTrainedModel, ids: torch.Tensor, cache: Any) -> tuple[torch.Tensor, Any]:
-    # `cache` in newer versions of transformers, `past_key_values` before.
-    name = "cache" if "cache" in inspect.signature(model.forward).parameters else "past_key_values"
-    output = model(input_ids=ids, use_cache=True, return_dict=True, **{name: cache})
-    return output.logits, output[name]
-
-
-def _cached(cache: Any, rows: int) -> list[torch.Tensor]:
-    """Return keys and values of the first ``rows`` positions after the prompt, positions first."""
-    span = slice(_PROMPT_TOKENS, _PROMPT_TOKENS + rows)
-    return [
-        states[0, :, span].transpose(0, 1) for layer in cache.layers for states in (layer.keys, layer.values)
-    ]
 
 
 def row_views(
