@@ -22,6 +22,7 @@ PUBLIC = frozenset({"/health", "/ready", "/docs", "/openapi.json"})
 
 _UNVERSIONED = frozenset({"/health", "/ready", "/metrics", "/docs", "/openapi.json", "/tokenize"})
 _VERSIONED = frozenset({"/chat/completions", "/completions", "/edits", "/models"})
+_PROBES = frozenset({"/health", "/ready", "/metrics"})
 _ID = re.compile(r"[\w.:-]{1,128}", re.ASCII)
 _HEADER_BYTES = 32 << 10
 _DRAINED = 4  # bodies are read up to this many times the limit, so that the client gets to read the answer
@@ -65,7 +66,8 @@ class Observe:
             self._metrics.saw_request(scope, status, seconds)
             fields = {"method": scope["method"], "path": scope["path"], "status": status}
             fields |= {"seconds": round(seconds, 4), "tenant": state.get("tenant")}
-            _log.info("request", extra=fields)
+            # Probes come every few seconds and tell nothing.
+            _log.log(logging.DEBUG if scope["path"] in _PROBES else logging.INFO, "request", extra=fields)
             request_id.reset(token)
 
 
