@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
-import httpx
+import httpx2
 
 from editor_api.engine import Engine
 from editor_api.server import Server
@@ -24,11 +24,11 @@ PATIENCE = 60.0
 class Served:
     """A running service."""
 
-    client: httpx.Client
+    client: httpx2.Client
     server: Server
     port: int
 
-    def chat(self, content: Any = "hi", **fields: Any) -> httpx.Response:
+    def chat(self, content: Any = "hi", **fields: Any) -> httpx2.Response:
         messages = [{"role": "user", "content": content}]
         return self.client.post("/v1/chat/completions", json={"messages": messages, **fields})
 
@@ -63,7 +63,7 @@ def serving(engine: Engine | None, **settings: Any) -> Iterator[Served]:
     try:
         until(lambda: server.started or not thread.is_alive())
         port = server.servers[0].sockets[0].getsockname()[1]
-        with httpx.Client(base_url=f"http://127.0.0.1:{port}", timeout=PATIENCE) as client:
+        with httpx2.Client(base_url=f"http://127.0.0.1:{port}", timeout=PATIENCE) as client:
             yield Served(client, server, port)
     finally:
         server.should_exit = True

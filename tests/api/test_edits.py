@@ -6,7 +6,7 @@ import hashlib
 import threading
 from typing import Any
 
-import httpx
+import httpx2
 import pytest
 
 from lookupdec.edit import Position, TextEdit, apply_edits
@@ -23,7 +23,7 @@ def fake() -> FakeEngine:
     return FakeEngine(answer=NEW)
 
 
-def edit(served: Served, **fields: Any) -> httpx.Response:
+def edit(served: Served, **fields: Any) -> httpx2.Response:
     return served.client.post("/v1/edits", json={"input": TEXT, "instruction": INSTRUCTION, **fields})
 
 
@@ -176,7 +176,7 @@ def test_a_client_that_leaves_ends_its_edit(fake: FakeEngine, served: Served, st
 
 def test_a_newer_edit_of_a_session_replaces_the_older_one(fake: FakeEngine, served: Served) -> None:
     fake.delay = 0.1
-    answers: list[httpx.Response] = []
+    answers: list[httpx2.Response] = []
     older = threading.Thread(target=lambda: answers.append(edit(served, session="s")))
     older.start()
     until(lambda: fake.jobs)

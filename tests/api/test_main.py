@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import IO, Any
 
-import httpx
+import httpx2
 import pytest
 from pydantic_settings import CliApp
 
@@ -131,7 +131,7 @@ def test_a_terminated_service_lets_no_stream_end_without_a_word(started: Process
         path = f"{base}/v1/chat/completions"
         headers = {"content-type": "application/json"}
         body = chat_body("hi", stream=True)
-        with httpx.stream("POST", path, content=body, headers=headers, timeout=PATIENCE) as answer:
+        with httpx2.stream("POST", path, content=body, headers=headers, timeout=PATIENCE) as answer:
             parts = answer.iter_bytes()
             first = next(parts)
             running.release()
