@@ -39,7 +39,14 @@ def test_python_examples_run(block: int) -> None:
 @pytest.mark.parametrize("command", COMMANDS, ids=lambda command: command[0])
 def test_commands_run(command: list[str], tmp_path: Path) -> None:
     name = command[0]
-    arguments = [str(tmp_path / word) if word == "answers.jsonl" else word for word in command]
+    few = tmp_path / "few.jsonl"
+    few.write_text("".join((ROOT / "datasets" / "edits.jsonl").open(encoding="utf-8").readlines()[:2]))
+    stands_for = {"answers.jsonl": tmp_path / "answers.jsonl"}
+    if name == "batch":
+        stands_for["datasets/edits.jsonl"] = few
+    arguments = [str(stands_for.get(word, word)) for word in command]
+    if name == "verify":
+        arguments += ["--prompts", str(few), "--samples", "0"]
     if name in SHORTENED:
         arguments += ["--max-new-tokens", str(SHORTENED[name])]
     done = run("-m", "lookupdec.cli", *arguments)
