@@ -40,7 +40,8 @@ def test_python_examples_run(block: int) -> None:
 def test_commands_run(command: list[str], tmp_path: Path) -> None:
     name = command[0]
     few = tmp_path / "few.jsonl"
-    few.write_text("".join((ROOT / "datasets" / "edits.jsonl").open(encoding="utf-8").readlines()[:2]))
+    items = (ROOT / "datasets" / "edits.jsonl").read_text(encoding="utf-8").split("\n")
+    few.write_text("\n".join(items[:2]), encoding="utf-8")
     stands_for = {"answers.jsonl": tmp_path / "answers.jsonl"}
     if name == "batch":
         stands_for["datasets/edits.jsonl"] = few
