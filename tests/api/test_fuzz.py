@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from pydantic import ValidationError
 
 from editor_api.embedded import EmbeddedEngine
 from editor_api.schemas import ChatRequest, CompletionRequest, EditRequest, TokenizeRequest
@@ -67,12 +68,17 @@ def test_any_values_are_answered(
         assert answer.json()["error"].keys() == {"message", "type", "param", "code"}
 
 
-@pytest.mark.parametrize("path", [path for path, _, _ in ENDPOINTS])
+@pytest.mark.parametrize(("path", "schema"), [(path, schema) for path, schema, _ in ENDPOINTS])
 @settings(max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(body=st.binary(max_size=60) | VALUES.map(lambda value: json.dumps(value).encode()))
-def test_any_body_is_answered(lasting: Served, path: str, body: bytes) -> None:
+def test_any_body_is_answered(lasting: Served, path: str, schema: Any, body: bytes) -> None:
     answer = lasting.client.post(path, content=body, headers={"content-type": "application/json"})
-    assert 400 <= answer.status_code < 500, answer.text
+    try:
+        schema.model_validate_json(body)
+    except ValidationError:
+        assert 400 <= answer.status_code < 500, answer.text
+    else:  # rare, such as {"content": ""} for /tokenize
+        assert answer.status_code < 500, answer.text
 
 
 def test_many_clients_of_which_some_leave(tiny_served: Served) -> None:
