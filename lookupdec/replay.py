@@ -16,7 +16,7 @@ import numpy.typing as npt
 from lookupdec.decode import Drafter, decode
 from lookupdec.errors import InputError
 from lookupdec.ids import Ids
-from lookupdec.stats import SourceStats, Stats
+from lookupdec.stats import SourceStats, Stats, add_sources
 from lookupdec.traces import Trace, load_traces
 
 __all__ = ["COPY_CAPS", "ReplayResult", "Trace", "best_speedup", "copy_limit", "load_traces", "replay"]
@@ -51,10 +51,7 @@ class ReplayResult:
         self.drafted += stats.drafted
         self.accepted += stats.accepted
         self.seconds += stats.drafting_seconds
-        for name, counts in stats.by_source.items():
-            source = self.by_source.setdefault(name, SourceStats())
-            source.drafted += counts.drafted
-            source.accepted += counts.accepted
+        add_sources(self.by_source, stats.by_source)
 
     @property
     def tokens_per_pass(self) -> float:

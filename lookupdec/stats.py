@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -27,6 +28,14 @@ class SourceStats:
 
     drafted: int = 0
     accepted: int = 0
+
+
+def add_sources(total: dict[str, SourceStats], more: Mapping[str, SourceStats]) -> None:
+    """Add counts by source to ``total``."""
+    for name, counts in more.items():
+        source = total.setdefault(name, SourceStats())
+        source.drafted += counts.drafted
+        source.accepted += counts.accepted
 
 
 @dataclass(slots=True)

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from lookupdec.edit.diff import TextEdit
-from lookupdec.stats import SourceStats, Stats
+from lookupdec.stats import Stats, add_sources
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,8 +67,5 @@ def total(all_stats: Iterable[Stats]) -> Stats:
         result.prefill_seconds += stats.prefill_seconds
         result.drafting_seconds += stats.drafting_seconds
         result.verifying_seconds += stats.verifying_seconds
-        for name, source in stats.by_source.items():
-            sum_of_source = result.by_source.setdefault(name, SourceStats())
-            sum_of_source.drafted += source.drafted
-            sum_of_source.accepted += source.accepted
+        add_sources(result.by_source, stats.by_source)
     return result
