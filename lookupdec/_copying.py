@@ -558,6 +558,7 @@ def step_steadily(states: Int32Array, past_states: Int32Array, ahead: Int64Array
 def propose(
     draft: Int32Array,
     sources: UInt8Array,
+    survivals: Float32Array,
     phrase: Int32Array,
     stops: Float32Array,
     per_token: float,
@@ -579,7 +580,7 @@ def propose(
 ) -> int:
     """Write the likeliest continuation into ``draft`` for as long as it pays; return its length.
 
-    The draft goes on while the chance that all of it comes (``survival``) is above what ``stops`` asks for at the
+    ``survivals`` gets the chance that a token and all before it come. The draft goes on while the chance that all of it comes (``survival``) is above what ``stops`` asks for at the
     present chance of a difference (``hazard``): in text that goes on safely little is gained by drafting past a
     doubt, since the next pass copies it as cheaply. Derived in docs/architecture.md.
     """
@@ -631,6 +632,7 @@ def propose(
             source = source_at(now, ahead[CURSOR]) if steady else source_of(own, ahead, flags, scratch, token)
         sources[drafted] = source
         draft[drafted] = token
+        survivals[drafted] = survival
         drafted += 1
         if not steady and flags & AT_CURSOR and ahead[CURSOR] < size and text[ahead[CURSOR]] == SEPARATOR:
             break  # that was the end of a reference outside the prompt

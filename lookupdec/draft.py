@@ -69,6 +69,7 @@ class CopyDrafter:
         self._kept: tuple[Any, ...] = (*self.model.arrays, self._now, self._scratch)
         self._draft = np.empty(DRAFT_ROOM, np.int32)
         self._sources = np.empty(DRAFT_ROOM, np.uint8)
+        self._survivals = np.empty(DRAFT_ROOM, np.float32)
         self._drafted = 0
         self._past = _EMPTY
 
@@ -136,23 +137,29 @@ class CopyDrafter:
             self._check_active()
             if not isinstance(limit, int | np.integer) or limit < 0:
                 raise DrafterError(f"limit must be a whole number and not negative, got {limit}")
+            if self._cost.widths:
+                limit = min(limit, self._cost.widths[-1][0] - 1)
             past, foretold = self._refreshed_past(), self._foretold()
             while True:
                 self._drafted = copying.propose(
                     self._draft[:limit],
                     self._sources,
+                    self._survivals,
                     foretold,
                     self._stops,
-                    self._cost.per_token,
+                    self._cost.stop_cost,
                     *self._own,
                     *past,
                     *self._kept,
                 )
                 if self._drafted < self._draft.size or limit <= self._draft.size:
+                    if self._cost.widths:
+                        self._drafted = self._cost.draft_length(self._survivals[: self._drafted])
                     return self._draft[: self._drafted].copy()
                 # By what drafts need, not by the limit: that may be any number.
                 self._draft = np.empty(4 * self._draft.size, np.int32)
                 self._sources = np.empty(self._draft.size, np.uint8)
+                self._survivals = np.empty(self._draft.size, np.float32)
 
     def observe(self, ids: Ids) -> None:
         """Tell the tokens that were emitted since the last call.

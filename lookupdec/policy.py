@@ -6,6 +6,7 @@ Knows no text. Why the stop rule looks as it does stands in docs/architecture.md
 from __future__ import annotations
 
 import io
+import itertools
 import json
 import math
 from collections.abc import Mapping
@@ -26,6 +27,8 @@ MIN_COST, MAX_COST = 1e-5, 10.0
 # The share of the derived survival that is asked for, at a cost of 1 and less for each tenth of it: the longer
 # drafts may get, the more their estimated survival is too low. Measured, see docs/log.md.
 CAUTION, CAUTION_A_DECADE, MOST_CAUTION, LEAST_CAUTION = 1.25, 0.2, 0.97, 0.5
+# With fixed widths: the survival below which a draft is not even considered, and how much of a hazard is kept.
+LEAST_SURVIVAL, HAZARD_MEMORY = 0.01, 0.8
 FORMAT = "lookupdec-survival-1"
 
 
@@ -37,13 +40,20 @@ class CostModel:
     ----------
     per_token
         0.03 is a CPU with a small model, 0.003 a 7B model on a data-centre GPU.
+    widths
+        The widths of passes where they are fixed, rising, each with its cost in passes of the narrowest one: a
+        draft then fills the pass it pays for. ``per_token`` plays no part where they are given.
     """
 
     per_token: float = 0.03
+    widths: tuple[tuple[int, float], ...] = ()
 
     def __post_init__(self) -> None:
         if not (isinstance(self.per_token, int | float) and MIN_COST <= self.per_token <= MAX_COST):
             raise InputError(f"per_token must lie in {MIN_COST} .. {MAX_COST}, got {self.per_token}")
+        rising = all(one < other for (one, _), (other, _) in itertools.pairwise(self.widths))
+        if not rising or any(width < 1 or not cost > 0 for width, cost in self.widths):
+            raise InputError(f"widths must rise from 1 or more, with positive costs, got {self.widths}")
 
     @classmethod
     def from_passes(cls, seconds: Mapping[int, float]) -> Self:
@@ -66,13 +76,78 @@ class CostModel:
         slope = rise / sum((width - 1) ** 2 for width in widths)
         return cls(per_token=min(max(slope, MIN_COST), MAX_COST))
 
+    @classmethod
+    def from_widths(cls, seconds: Mapping[int, float]) -> Self:
+        """Return the cost of passes of fixed widths: measured seconds by width.
+
+        A pass that was measured faster than a narrower one counts as equally fast.
+
+        Raises
+        ------
+        InputError
+            There is no width, or a duration is not positive.
+        """
+        if not seconds or min(seconds.values()) <= 0:
+            raise InputError("measured passes must include a width, all with positive seconds")
+        narrowest, slowest, widths = seconds[min(seconds)], 0.0, []
+        for width in sorted(seconds):
+            slowest = max(slowest, seconds[width])
+            widths.append((width, slowest / narrowest))
+        widest, most = widths[-1]
+        slope = (most - 1.0) / max(widest - widths[0][0], 1)
+        return cls(per_token=min(max(slope, MIN_COST), MAX_COST), widths=tuple(widths))
+
+    @property
+    def stop_cost(self) -> float:
+        """What the stop rule takes a drafted token to cost: next to nothing where the width decides."""
+        return MIN_COST if self.widths else self.per_token
+
+    def draft_length(self, survivals: survival.Float32Array) -> int:
+        """Return how much of a draft to keep where widths are fixed.
+
+        ``survivals`` [tokens] are the chances that a token and all before it come. A wider pass pays where the
+        tokens that it is expected to win are worth more than it costs beyond the narrower one; a token is worth
+        what it would cost in the best passes through text that goes on as it does there.
+        """
+        count = len(survivals)
+        expected = np.concatenate(([0.0], np.cumsum(survivals, dtype=np.float64)))
+        best = 0
+        while (kept := self.widths[best][0] - 1) < count:
+            worth = self._token_worth(_hazard_at(survivals, kept))
+            gains = [
+                worth * (expected[min(width - 1, count)] - expected[kept]) - (cost - self.widths[best][1])
+                for width, cost in self.widths[best + 1 :]
+            ]
+            if not gains or max(gains) <= 0:
+                return kept
+            best += 1 + int(np.argmax(gains))
+        return count
+
+    def _token_worth(self, hazard: float) -> float:
+        """Return the least cost a token in text where a copy ends with this chance at each."""
+        return min(cost * hazard / (1.0 - (1.0 - hazard) ** width) for width, cost in self.widths)
+
     def stops(self) -> survival.Float32Array:
         """Return the survival to ask for, shape (STOP_BINS,), by the logarithm of hazard over cost."""
+        if self.widths:
+            return np.full(copying.STOP_BINS, LEAST_SURVIVAL, np.float32)
         bins = np.arange(copying.STOP_BINS) + 0.5
         ratios = np.exp2(bins / copying.STOP_BINS_PER_OCTAVE - copying.STOP_OCTAVES_BELOW)
         caution = CAUTION + CAUTION_A_DECADE * math.log10(self.per_token)
         caution = min(max(caution, LEAST_CAUTION), MOST_CAUTION)
         return np.array([caution * math.exp(-best_exposure(ratio)) for ratio in ratios], np.float32)
+
+
+def _hazard_at(survivals: survival.Float32Array, position: int) -> float:
+    """Return the chance of a difference around a drafted token, smoothed over those before it."""
+    start = max(0, position - 16)
+    before = float(survivals[start - 1]) if start else 1.0
+    smoothed = -1.0
+    for present in survivals[start : position + 1].tolist():
+        hazard = 1.0 - present / before
+        smoothed = hazard if smoothed < 0 else HAZARD_MEMORY * smoothed + (1.0 - HAZARD_MEMORY) * hazard
+        before = present
+    return min(max(smoothed, 1e-6), 1.0)
 
 
 def best_exposure(hazard_over_cost: float) -> float:

@@ -2,12 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
 import torch
-from transformers import LogitsProcessor, LogitsProcessorList
+from transformers import (
+    EpsilonLogitsWarper,
+    LogitsProcessor,
+    LogitsProcessorList,
+    MinLengthLogitsProcessor,
+    MinNewTokensLengthLogitsProcessor,
+    MinPLogitsWarper,
+    RepetitionPenaltyLogitsProcessor,
+    SuppressTokensLogitsProcessor,
+    TemperatureLogitsWarper,
+    TopKLogitsWarper,
+    TopPLogitsWarper,
+    TypicalLogitsWarper,
+)
 
 
 class Recorder(Protocol):
@@ -42,6 +55,17 @@ class Record:
             self.scores.append(scores)
 
 
+@dataclass(frozen=True, slots=True)
+class AtOnce:
+    """The choices of a whole pass, made before it is known how many of them are reached.
+
+    ``tokens`` is [rows] int64 on the device. ``states`` are those of the random numbers after each draw.
+    """
+
+    tokens: torch.Tensor
+    states: tuple[torch.Tensor, ...] = ()
+
+
 class Chooser:
     """Chooses tokens from logits as ``generate`` does, one at a time and only where it is asked to.
 
@@ -73,20 +97,78 @@ class Chooser:
         """Prompt and every choice made so far, ``[1, length]``; a view that later choices do not change."""
         if self._unwritten:
             end = self._length + len(self._unwritten)
-            self._ids[0, self._length : end] = torch.tensor(self._unwritten, device=self._ids.device)
+            self._ids[0, self._length : end] = sent(self._unwritten, self._ids.device)
             self._length = end
             self._unwritten.clear()
         return self._ids[:, : self._length]
 
+    @property
+    def takes_likeliest(self) -> bool:
+        """Whether every choice is the likeliest token, whatever came before, and nobody watches."""
+        return not (self._sample or self._processors or self._recorder is not None)
+
     def choices(self, logits: torch.Tensor) -> Iterator[int]:
         """Yield the choice at every row of ``logits``, ``[rows, vocabulary]``, lazily."""
         chosen: Iterator[int]
-        if self._sample or self._processors or self._recorder is not None:
+        if not self.takes_likeliest:
             chosen = (self._choose(logits[i : i + 1]) for i in range(len(logits)))
         else:
             # One reduction and one transfer for the whole pass: nothing here depends on what came before.
             chosen = iter(logits.argmax(dim=-1).tolist())
         for token in chosen:
+            self._unwritten.append(token)
+            yield token
+
+    @torch.no_grad()
+    def at_once(self, logits: torch.Tensor, draft: torch.Tensor) -> AtOnce | None:
+        """Make the choice of every row as if all of ``draft`` came, without waiting for the device.
+
+        ``draft`` is [rows - 1] int64 on the device. The draws are those that ``choices`` would make; ``told``
+        sets the random numbers back to where the last choice that is taken leaves them. None where choices must
+        be made one at a time: for a recorder, and for processors that are not known to have no memory.
+        """
+        kinds = {type(processor) for processor in self._processors}
+        if self._recorder is not None or not kinds <= _MEMORYLESS:
+            return None
+        raw = logits.to(device=self._ids.device, dtype=torch.float32, copy=True)
+        if kinds <= _ROW_WISE:
+            scores: torch.Tensor = self._processors(self.ids.expand(len(raw), -1), raw)  # type: ignore[arg-type]
+        else:
+            length = self.ids.shape[1]
+            # Beyond what is emitted: the next choices are written over it.
+            self._ids[0, length : length + len(draft)] = draft.clamp(min=0)
+            scores = torch.cat(
+                [
+                    self._processors(self._ids[:, : length + row], raw[row : row + 1])  # type: ignore[arg-type]
+                    for row in range(len(raw))
+                ]
+            )
+        if not self._sample:
+            return AtOnce(scores.argmax(dim=-1))
+        return self._draw_at_once(torch.nn.functional.softmax(scores, dim=-1))
+
+    def _draw_at_once(self, chances: torch.Tensor) -> AtOnce:
+        # What torch.multinomial does for one draw, which would wait for the device to check its input.
+        generator = self._random_numbers()
+        waits, states = torch.empty_like(chances), []
+        for row in range(len(chances)):
+            waits[row].exponential_(1, generator=generator)
+            states.append(generator.get_state())
+        return AtOnce((chances / waits).argmax(dim=-1), tuple(states))
+
+    def _random_numbers(self) -> torch.Generator:
+        if self._generator is not None:
+            return self._generator
+        if self._ids.device.type == "cuda":
+            index = self._ids.device.index
+            return torch.cuda.default_generators[torch.cuda.current_device() if index is None else index]
+        return torch.default_generator
+
+    def told(self, tokens: Sequence[int], states: Sequence[torch.Tensor] = ()) -> Iterator[int]:
+        """Yield choices that were made elsewhere and remember those that are taken, as ``choices`` does."""
+        for number, token in enumerate(tokens):
+            if states:
+                self._random_numbers().set_state(states[number])
             self._unwritten.append(token)
             yield token
 
@@ -104,6 +186,13 @@ class Chooser:
     def _draw(self, scores: torch.Tensor) -> int:
         chances = torch.nn.functional.softmax(scores, dim=-1)
         return int(torch.multinomial(chances, num_samples=1, generator=self._generator).item())
+
+
+def sent(ids: Sequence[int], device: torch.device) -> torch.Tensor:
+    """Return ids as [count] int64 on the device; to a GPU without waiting for it."""
+    if device.type == "cuda":
+        return torch.tensor(ids, pin_memory=True).to(device, non_blocking=True)
+    return torch.tensor(ids, device=device)
 
 
 class CountPenalty(LogitsProcessor):  # type: ignore[misc, no-untyped-call, unused-ignore]
@@ -124,3 +213,22 @@ class CountPenalty(LogitsProcessor):  # type: ignore[misc, no-untyped-call, unus
             1, generated, torch.ones_like(generated, dtype=scores.dtype)
         )
         return scores - self._frequency * counts - self._presence * (counts > 0)
+
+
+# Of these every row's scores depend on that row alone, and of the others on it and the ids before it.
+_ROW_WISE = {
+    EpsilonLogitsWarper,
+    MinPLogitsWarper,
+    SuppressTokensLogitsProcessor,
+    TemperatureLogitsWarper,
+    TopKLogitsWarper,
+    TopPLogitsWarper,
+    TypicalLogitsWarper,
+}
+_MEMORYLESS = {
+    *_ROW_WISE,
+    CountPenalty,
+    MinLengthLogitsProcessor,
+    MinNewTokensLengthLogitsProcessor,
+    RepetitionPenaltyLogitsProcessor,
+}

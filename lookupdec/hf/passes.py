@@ -1,0 +1,204 @@
+"""Which passes a model makes: fixed widths over a static cache, or any width over a dynamic one. Knows no drafter.
+
+``FixedPasses`` is made when a model is loaded; ``target_for`` is where a request gets its target.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import weakref
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, Literal
+
+import torch
+from transformers import DynamicCache, PreTrainedModel
+
+from lookupdec.errors import ModelError, UnsupportedCacheError
+from lookupdec.hf import bitwise, memory
+from lookupdec.hf.choose import Chooser
+from lookupdec.hf.fixed_target import FixedTarget
+from lookupdec.hf.fixed_width import CACHE_NAMES, WIDTHS, Lane, Progress, parameters_of
+from lookupdec.hf.pass_check import draft_dependence, static_difference
+from lookupdec.hf.target import ModelTarget, check_model
+from lookupdec.hf.watch import WatchedTarget, WidthWatch
+
+if TYPE_CHECKING:
+    from lookupdec.decode import Target
+    from lookupdec.hf.generate import Prepared
+    from lookupdec.hf.models import LanguageModel
+
+Passes = Literal["auto", "dynamic", "fixed", "graphs"]
+"""How passes run; see ``load``."""
+
+ONE_WIDTH = 32
+"""The width of every pass where the text must not depend on what was drafted."""
+
+_REMEDY = "use passes='dynamic'"
+_ATTENTION = ("sdpa", "eager", bitwise.ATTENTION)
+_log = logging.getLogger(__name__)
+
+
+class FixedPasses:
+    """Passes of fixed widths of one model: checked, on CUDA recorded as graphs, and timed.
+
+    Parameters
+    ----------
+    context
+        How many tokens prompt and output may have together; None is what the model allows and memory has room for.
+    one_width
+        Make every pass, plain decoding's included, ``ONE_WIDTH`` tokens wide and let attention see the whole
+        cache, so that the text depends neither on whether nor on what was drafted. ``dependence`` says whether
+        a test on the model found that to be so, and is empty where it did.
+    fuse
+        Let ``torch.compile`` fuse kernels before graphs are recorded (minutes for a large model, once); where
+        that fails the graphs are recorded without. Ignored on a CPU.
+    progress
+        Told how far the recording is.
+
+    Raises
+    ------
+    UnsupportedCacheError
+        The model cannot run over a static cache.
+    ModelError
+        It does not fit into memory, or its passes cannot be recorded.
+    """
+
+    def __init__(
+        self,
+        model: PreTrainedModel,
+        *,
+        name: str = "the model",
+        context: int | None = None,
+        one_width: bool = False,
+        fuse: bool = True,
+        progress: Progress | None = None,
+    ) -> None:
+        check_fixed(model)
+        self.model = model
+        self.one_width = one_width
+        self.widths: Sequence[int] = (ONE_WIDTH,) if one_width else WIDTHS
+        self._last_position = _last_position(model)
+        self.room = memory.context_that_fits(
+            model, name, asked=context, longest=self._last_position, padding=max(self.widths)
+        )
+        self._fuse, self._progress = fuse, progress
+        self._free: list[Lane] = []
+        self._lock = threading.Lock()
+        lane = self._new_lane()
+        difference = static_difference(model, lane)
+        if difference:
+            raise UnsupportedCacheError(
+                f"{type(model).__name__} gives other results over a static KV cache ({difference}): {_REMEDY}"
+            )
+        self._record(lane)
+        self.dependence = draft_dependence(lane) if one_width else ""
+        self.watch = WidthWatch(measured(lane), self.widths)
+        self._free.append(lane)
+
+    def target(
+        self, chooser: Chooser, *, needed: int, prefill_chunk: int | None = None
+    ) -> FixedTarget | None:
+        """Return a target for a request that reads up to ``needed`` tokens.
+
+        None where these are more than there is room for, or another request has the lane and a second one
+        is not called for by ``one_width``. The lane comes back when the target is dropped.
+        """
+        if needed > self.room:
+            return None
+        with self._lock:
+            lane = self._free.pop() if self._free else None
+        if lane is None:
+            if not self.one_width:
+                return None
+            lane = self._new_lane()
+            self._record(lane)
+        target = FixedTarget(lane, chooser, prefill_chunk=prefill_chunk)
+        weakref.finalize(target, self._free.append, lane)
+        return target
+
+    def _new_lane(self) -> Lane:
+        return Lane(
+            self.model,
+            room=self.room,
+            widths=self.widths,
+            one_key_count=self.one_width,
+            last_position=None if self._last_position is None else self._last_position - 1,
+        )
+
+    def _record(self, lane: Lane) -> None:
+        if lane.device.type != "cuda":
+            return
+        if self._fuse:
+            try:
+                lane.capture(fuse=True, progress=self._progress)
+                difference = static_difference(self.model, lane)
+                if not difference:
+                    return
+                _log.warning("fused passes give other results (%s): recording them unfused", difference)
+            except Exception as error:  # whatever a compiler or a driver raises
+                _log.warning("torch.compile failed (%s): recording passes unfused", _first_line(error))
+            lane.forget_graphs()
+            self._fuse = False
+        try:
+            lane.capture(fuse=False, progress=self._progress)
+        except RuntimeError as error:
+            lane.forget_graphs()
+            raise ModelError(
+                f"the passes of {type(self.model).__name__} cannot be recorded as CUDA graphs "
+                f"({_first_line(error)}): {_REMEDY}"
+            ) from error
+
+
+def target_for(
+    model: LanguageModel, prepared: Prepared, chooser: Chooser, *, limit: int
+) -> Target:
+    """Return the target of one request: on fixed passes where the model has them and they have room."""
+    passes, chunk = model.passes, prepared.config.prefill_chunk_size
+    target: Target | None = None
+    if passes is not None:
+        # The last token that is emitted is never read.
+        needed = prepared.ids.shape[1] + limit - 1
+        target = passes.target(chooser, needed=needed, prefill_chunk=chunk)
+        if target is not None:
+            return WatchedTarget(target, passes.watch)
+    target = ModelTarget(model.model, prepared.inputs, chooser, prefill_chunk=chunk)
+    return target if passes is not None or model.watch is None else WatchedTarget(target, model.watch)
+
+
+def check_fixed(model: PreTrainedModel) -> None:
+    """Refuse, by name and with the remedy, what cannot run over a static cache of one device."""
+    check_model(model)
+    name = type(model).__name__
+    devices = sorted({str(device) for device in (getattr(model, "hf_device_map", None) or {}).values()})
+    if len(devices) > 1:
+        raise UnsupportedCacheError(
+            f"{name} is spread over several devices ({', '.join(devices)}), and fixed passes run on one: {_REMEDY}"
+        )
+    kinds = {type(layer).__name__ for layer in DynamicCache(config=model.config).layers} - {"DynamicLayer"}
+    if kinds:
+        raise UnsupportedCacheError(
+            f"{name} keeps a {min(kinds)}, which a static KV cache cannot stand for: {_REMEDY}"
+        )
+    attention = getattr(model.config, "_attn_implementation", None)
+    if attention not in _ATTENTION:
+        raise UnsupportedCacheError(
+            f"the attention of {name} is {attention}, which takes no mask of ours: load it with "
+            f"attn_implementation='sdpa', or {_REMEDY}"
+        )
+    parameters = parameters_of(model)
+    missing = {"attention_mask", "position_ids"} - parameters
+    if missing or not parameters.intersection(CACHE_NAMES):
+        lacking = min(missing, default="KV cache")
+        raise UnsupportedCacheError(f"{name} takes no {lacking}, which fixed passes need: {_REMEDY}")
+
+
+def _last_position(model: PreTrainedModel) -> int | None:
+    config: Any = model.config.get_text_config(decoder=True)
+    length = getattr(config, "max_position_embeddings", None)
+    return int(length) if length else None
+
+
+def _first_line(error: BaseException) -> str:
+    lines = str(error).strip().splitlines()
+    return lines[0] if lines else type(error).__name__
