@@ -123,7 +123,7 @@ class Runner:
     def _drafter(self, request: Request) -> Drafter:
         if not request.drafting:
             return PlainDrafter()
-        return CopyDrafter(self.cache, model=self._learnt_by(request.tenant))
+        return CopyDrafter(self.cache, cost=self.model.cost, model=self._learnt_by(request.tenant))
 
     def _learnt_by(self, tenant: str) -> SurvivalModel:
         # One tenant's habits never speed up another's requests: that would tell what it writes.

@@ -580,9 +580,10 @@ def propose(
 ) -> int:
     """Write the likeliest continuation into ``draft`` for as long as it pays; return its length.
 
-    ``survivals`` gets the chance that a token and all before it come. The draft goes on while the chance that all of it comes (``survival``) is above what ``stops`` asks for at the
-    present chance of a difference (``hazard``): in text that goes on safely little is gained by drafting past a
-    doubt, since the next pass copies it as cheaply. Derived in docs/architecture.md.
+    ``survivals`` gets the chance that a token and all before it come. The draft goes on while the chance that all
+    of it comes (``survival``) is above what ``stops`` asks for at the present chance of a difference (``hazard``):
+    in text that goes on safely little is gained by drafting past a doubt, since the next pass copies it as
+    cheaply. Derived in docs/architecture.md.
     """
     own = Automaton(states, edges, meta, text)
     past = Automaton(past_states, past_edges, past_meta, past_text)

@@ -21,7 +21,7 @@ from lookupdec.errors import DrafterError
 from lookupdec.ids import Ids, Int32Array, as_ids
 from lookupdec.index import SuffixIndex
 from lookupdec.phrases import PhraseBook
-from lookupdec.policy import CostModel, SurvivalModel
+from lookupdec.policy import MIN_COST, CostModel, SurvivalModel
 
 SOURCES = ("reference", "prompt", "output", "past output", "phrase")
 """Where drafted tokens can come from, by the codes of ``_copying``."""
@@ -32,6 +32,8 @@ REMATCHED = 64  # tokens of the text's end that are looked up again when a corpu
 LOCATE_MARGIN = 2  # tokens at either end of a reference that may be cut differently inside the prompt
 
 _NOTHING = np.empty(0, np.int32)
+# Where tokens cost nothing, since the pass is as wide anyway: all that are not out of the question.
+_FILLING_STOPS = np.full(copying.STOP_BINS, 0.02, np.float32)
 
 
 class CopyDrafter:
@@ -140,26 +142,41 @@ class CopyDrafter:
             if self._cost.widths:
                 limit = min(limit, self._cost.widths[-1][0] - 1)
             past, foretold = self._refreshed_past(), self._foretold()
-            while True:
-                self._drafted = copying.propose(
-                    self._draft[:limit],
-                    self._sources,
-                    self._survivals,
-                    foretold,
-                    self._stops,
-                    self._cost.stop_cost,
-                    *self._own,
-                    *past,
-                    *self._kept,
-                )
-                if self._drafted < self._draft.size or limit <= self._draft.size:
-                    if self._cost.widths:
-                        self._drafted = self._cost.draft_length(self._survivals[: self._drafted])
-                    return self._draft[: self._drafted].copy()
+            self._drafted = self._write(limit, self._stops, self._cost.per_token, past, foretold)
+            while self._drafted == self._draft.size < limit:
                 # By what drafts need, not by the limit: that may be any number.
                 self._draft = np.empty(4 * self._draft.size, np.int32)
                 self._sources = np.empty(self._draft.size, np.uint8)
                 self._survivals = np.empty(self._draft.size, np.float32)
+                self._drafted = self._write(limit, self._stops, self._cost.per_token, past, foretold)
+            if self._cost.widths:
+                self._drafted = self._cost.draft_length(self._survivals[: self._drafted])
+                paid_for = min(limit, self._cost.width_for(1 + self._drafted) - 1)
+                if self._drafted < paid_for:
+                    self._drafted = self._write(paid_for, _FILLING_STOPS, MIN_COST, past, foretold)
+            return self._draft[: self._drafted].copy()
+
+    def _write(
+        self,
+        limit: int,
+        stops: survival.Float32Array,
+        per_token: float,
+        past: Automaton,
+        foretold: Int32Array,
+    ) -> int:
+        return int(
+            copying.propose(
+                self._draft[:limit],
+                self._sources,
+                self._survivals,
+                foretold,
+                stops,
+                per_token,
+                *self._own,
+                *past,
+                *self._kept,
+            )
+        )
 
     def observe(self, ids: Ids) -> None:
         """Tell the tokens that were emitted since the last call.

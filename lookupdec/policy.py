@@ -27,8 +27,7 @@ MIN_COST, MAX_COST = 1e-5, 10.0
 # The share of the derived survival that is asked for, at a cost of 1 and less for each tenth of it: the longer
 # drafts may get, the more their estimated survival is too low. Measured, see docs/log.md.
 CAUTION, CAUTION_A_DECADE, MOST_CAUTION, LEAST_CAUTION = 1.25, 0.2, 0.97, 0.5
-# With fixed widths: the survival below which a draft is not even considered, and how much of a hazard is kept.
-LEAST_SURVIVAL, HAZARD_MEMORY = 0.01, 0.8
+HAZARD_MEMORY = 0.8  # of the smoothed hazard along a draft, where widths are fixed
 FORMAT = "lookupdec-survival-1"
 
 
@@ -42,7 +41,7 @@ class CostModel:
         0.03 is a CPU with a small model, 0.003 a 7B model on a data-centre GPU.
     widths
         The widths of passes where they are fixed, rising, each with its cost in passes of the narrowest one: a
-        draft then fills the pass it pays for. ``per_token`` plays no part where they are given.
+        draft then fills the pass it pays for. ``per_token`` is the slope through them.
     """
 
     per_token: float = 0.03
@@ -97,10 +96,9 @@ class CostModel:
         slope = (most - 1.0) / max(widest - widths[0][0], 1)
         return cls(per_token=min(max(slope, MIN_COST), MAX_COST), widths=tuple(widths))
 
-    @property
-    def stop_cost(self) -> float:
-        """What the stop rule takes a drafted token to cost: next to nothing where the width decides."""
-        return MIN_COST if self.widths else self.per_token
+    def width_for(self, count: int) -> int:
+        """Return the width of a pass over ``count`` tokens, the widest for more than that."""
+        return next((width for width, _ in self.widths if width >= count), self.widths[-1][0])
 
     def draft_length(self, survivals: survival.Float32Array) -> int:
         """Return how much of a draft to keep where widths are fixed.
@@ -129,8 +127,6 @@ class CostModel:
 
     def stops(self) -> survival.Float32Array:
         """Return the survival to ask for, shape (STOP_BINS,), by the logarithm of hazard over cost."""
-        if self.widths:
-            return np.full(copying.STOP_BINS, LEAST_SURVIVAL, np.float32)
         bins = np.arange(copying.STOP_BINS) + 0.5
         ratios = np.exp2(bins / copying.STOP_BINS_PER_OCTAVE - copying.STOP_OCTAVES_BELOW)
         caution = CAUTION + CAUTION_A_DECADE * math.log10(self.per_token)

@@ -185,7 +185,7 @@ class ModelEngine:
 
         if self._past is None:
             self._past = RollingCache()
-        return CopyDrafter(cache=self._past)
+        return CopyDrafter(cache=self._past, cost=self.model.cost)
 
     def _prompt(self, messages: Messages) -> tuple[Messages | str, str]:
         """Return the prompt, and the string that ends the answer where no end-of-text token will."""

@@ -72,6 +72,7 @@ class FixedCache(Cache):  # type: ignore[misc, unused-ignore]
 
     def __init__(self, layers: int, length: int) -> None:
         self.place = WritePlace()
+        self.layers: list[Any]
         super().__init__(layers=[FixedLayer(self.place, length) for _ in range(layers)])  # type: ignore[no-untyped-call, unused-ignore]
 
     def clear(self, count: int) -> None:

@@ -59,7 +59,9 @@ def parameters_of(model: Any) -> set[str]:
 class Forward:
     """What a pass computes, as a function of tensors, with no wait for the device in it."""
 
-    def __init__(self, model: PreTrainedModel, cache: FixedCache, length: int, last_position: int | None) -> None:
+    def __init__(
+        self, model: PreTrainedModel, cache: FixedCache, length: int, last_position: int | None
+    ) -> None:
         self._model: Any = model
         self._cache = cache
         parameters = parameters_of(model)
@@ -150,7 +152,7 @@ class Lane:
         self.device = torch.device(model.device)
         self.room = room
         self.widths = tuple(widths)
-        self._vocabulary = int(model.get_input_embeddings().num_embeddings)  # type: ignore[arg-type, union-attr]
+        self._vocabulary = int(model.get_input_embeddings().num_embeddings)  # type: ignore[arg-type]
         length = length_for(room, self.widths)
         self.key_counts = (length,) if one_key_count else _key_counts(length)
         self.cache = FixedCache(model.config.get_text_config(decoder=True).num_hidden_layers, length)
@@ -198,7 +200,9 @@ class Lane:
         width = self.width_for(len(ids))
         buffers = self._buffers[width]
         buffers.view[0] = position
-        buffers.view[1 : 1 + len(ids)] = [token if 0 <= token < self._vocabulary else _PADDING for token in ids]
+        buffers.view[1 : 1 + len(ids)] = [
+            token if 0 <= token < self._vocabulary else _PADDING for token in ids
+        ]
         buffers.view[1 + len(ids) :] = _PADDING
         buffers.inputs.copy_(buffers.host_inputs, non_blocking=True)
         self._written = max(self._written, position + width)
@@ -213,13 +217,13 @@ class Lane:
     def fetch(self, answer: torch.Tensor) -> list[int]:
         """Return an answer: the one place where a pass waits for the device."""
         if self.device.type != "cuda":
-            return answer.tolist()  # type: ignore[no-any-return]
+            return answer.tolist()
         host = self._answer[: len(answer)]
         host.copy_(answer, non_blocking=True)
-        arrived = torch.cuda.Event()
+        arrived = torch.cuda.Event()  # type: ignore[no-untyped-call]
         arrived.record(torch.cuda.current_stream(self.device))
         arrived.synchronize()
-        return host.tolist()  # type: ignore[no-any-return]
+        return host.tolist()
 
     def _compute(self, function: Callable[..., Any], width: int, keys: int) -> Outcome:
         inputs = self._buffers[width].inputs
@@ -235,7 +239,7 @@ class Lane:
         pool: Any = None
         self._logits = None
         with torch.cuda.device(self.device):
-            stream = torch.cuda.Stream()
+            stream = torch.cuda.Stream()  # type: ignore[no-untyped-call]
             for number, (width, keys) in enumerate(shapes):
                 if progress is not None:
                     progress("compiling passes" if fuse else "recording passes", number, len(shapes))
@@ -245,9 +249,7 @@ class Lane:
                         self._compute(function, width, keys)
                 torch.cuda.current_stream().wait_stream(stream)
                 graph = torch.cuda.CUDAGraph()
-                with torch.cuda.graph(
-                    graph, pool=pool, stream=stream, capture_error_mode="thread_local"
-                ):
+                with torch.cuda.graph(graph, pool=pool, stream=stream, capture_error_mode="thread_local"):
                     outcome = self._kept(self._compute(function, width, keys))
                 pool = graph.pool() if pool is None else pool
                 self._graphs[width, keys] = (graph, outcome)
@@ -259,7 +261,9 @@ class Lane:
         # One place for the logits of all graphs: for each its own would be hundreds of megabytes.
         if self._logits is None:
             self._logits = torch.empty_like(outcome.logits)
-        return Outcome(self._logits[: len(outcome.logits)].copy_(outcome.logits), outcome.sought, outcome.answer)
+        return Outcome(
+            self._logits[: len(outcome.logits)].copy_(outcome.logits), outcome.sought, outcome.answer
+        )
 
     def forget_graphs(self) -> None:
         """Run passes as they are again."""

@@ -28,8 +28,9 @@ from lookupdec.errors import ContextFullError, InputError
 from lookupdec.hf.choose import Chooser, CountPenalty
 from lookupdec.hf.logprobs import LogprobRecord, TokenLogprob
 from lookupdec.hf.models import LanguageModel, Prompt
+from lookupdec.hf.passes import target_for
 from lookupdec.hf.settings import Settings
-from lookupdec.hf.target import ModelTarget, check_model
+from lookupdec.hf.target import check_model
 from lookupdec.hf.text import TextStream
 from lookupdec.ids import Ids
 from lookupdec.stats import Stats, Step
@@ -141,16 +142,14 @@ def stream(
         generator=_seeded_generator(model.device, settings.seed),
         recorder=ending.logprobs,
     )
-    target = ModelTarget(
-        model.model, prepared.inputs, chooser, prefill_chunk=prepared.config.prefill_chunk_size
-    )
+    target = target_for(model, prepared, chooser, limit=limit)
     if isinstance(reference, str):
         reference = model.encode_text(reference)
 
     def steps(stats: Stats) -> Generator[Step, None, None]:
         return decode(
             target,
-            CopyDrafter() if drafter is None else drafter,
+            CopyDrafter(cost=model.cost) if drafter is None else drafter,
             ids,
             limit=limit,
             is_last=ending.is_last,

@@ -41,7 +41,7 @@ def generate_many(
     encoded = [model.encode_prompt(prompt) for prompt in prompts]
     for ids in encoded:
         room(model, len(ids), settings)
-    drafter = CopyDrafter() if drafter is None else drafter
+    drafter = CopyDrafter(cost=model.cost) if drafter is None else drafter
 
     def one(ids: Sequence[int], number: int) -> Generation:
         seed = None if settings.seed is None else (settings.seed + number) % _SEEDS

@@ -49,9 +49,7 @@ def check_weights(model: torch.nn.Module, name: str, device: torch.device) -> No
         )
 
 
-def context_that_fits(
-    model: Any, name: str, *, asked: int | None, longest: int | None, padding: int
-) -> int:
+def context_that_fits(model: Any, name: str, *, asked: int | None, longest: int | None, padding: int) -> int:
     """Return how many tokens a static KV cache beside the loaded model has room for.
 
     ``asked`` None takes what the model allows (``longest``), as far as half of the free memory goes.

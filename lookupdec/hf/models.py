@@ -5,9 +5,9 @@ from __future__ import annotations
 import contextlib
 import logging
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 import numpy as np
 import numpy.typing as npt
@@ -24,10 +24,15 @@ from transformers import (
 )
 from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING_NAMES
 
-from lookupdec.errors import InputError, ModelError
+from lookupdec.errors import InputError, ModelError, UnsupportedCacheError
 from lookupdec.hf.bitwise import prepare
 from lookupdec.hf.default_model import convert_default_model, first_line, quiet_transformers
+from lookupdec.hf.fixed_width import Progress
+from lookupdec.hf.memory import check_weights
+from lookupdec.hf.passes import FixedPasses, Passes
 from lookupdec.hf.target import vocabulary_size
+from lookupdec.hf.watch import Watch
+from lookupdec.policy import CostModel
 
 Message = Mapping[str, Any]
 """One chat message: ``role``, ``content``, and what else the model's chat template knows."""
@@ -35,7 +40,7 @@ Message = Mapping[str, Any]
 Prompt = str | Sequence[Message] | Sequence[int] | npt.NDArray[np.integer]
 """Plain text, chat messages, or token ids."""
 
-Exact = Literal["auto", "bitwise", "fast"]
+Exact = Literal["auto", "bitwise", "fixed", "fast"]
 """How passes over drafts compute; see ``load``."""
 
 _DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
@@ -49,13 +54,29 @@ class LanguageModel:
     """A causal language model of transformers with its tokenizer.
 
     Several threads may generate with one of these at the same time: whatever changes belongs to a request.
-    ``is_bitwise`` says that a pass over a draft computes, bit for bit, what plain decoding does.
+    ``is_bitwise`` says that a pass over a draft computes, bit for bit, what plain decoding does. ``passes`` are
+    its passes of fixed widths, where it has them, and ``watch`` follows what passes take, where that is measured.
     """
 
     model: PreTrainedModel
     tokenizer: PreTrainedTokenizerBase
     name: str = "model"
     is_bitwise: bool = False
+    passes: FixedPasses | None = None
+    watch: Watch | None = None
+
+    @property
+    def cost(self) -> CostModel | None:
+        """What a drafted token costs here, as measured so far; None where it is not measured."""
+        return None if self.watch is None else self.watch.cost
+
+    def measured(self) -> LanguageModel:
+        """Return this model with the cost of its passes measured, which takes a second or two."""
+        from lookupdec.hf.cost import CostWatch, measure_cost  # it imports this module
+
+        if self.passes is not None:
+            return replace(self, watch=self.passes.watched())
+        return replace(self, watch=CostWatch(measure_cost(replace(self, watch=None))))
 
     @property
     def device(self) -> torch.device:
@@ -71,6 +92,9 @@ class LanguageModel:
     def context_length(self) -> int | None:
         """How many tokens prompt and output may have together; None where the config does not say."""
         length = getattr(self.model.config.get_text_config(decoder=True), "max_position_embeddings", None)
+        if self.passes is not None and self.passes.one_width:
+            # Another kind of pass would give another text.
+            return self.passes.room
         return int(length) if length else None
 
     def encode_text(self, text: str) -> list[int]:
@@ -136,7 +160,15 @@ class LanguageModel:
 
 
 def load(
-    model: str | Path | None = None, *, dtype: str = "auto", device: str = "auto", exact: Exact = "auto"
+    model: str | Path | None = None,
+    *,
+    dtype: str = "auto",
+    device: str = "auto",
+    exact: Exact = "auto",
+    passes: Passes = "auto",
+    context: int | None = None,
+    measure_cost: bool | None = None,
+    progress: Progress | None = None,
 ) -> LanguageModel:
     """Load a model: a hub id, a folder, a GGUF file, or, for None, the default model.
 
@@ -145,28 +177,89 @@ def load(
     a CPU, for which token-identical output is promised, and the checkpoint's own elsewhere.
 
     ``exact="bitwise"`` computes every drafted token as plain decoding would, bit for bit, which takes a test of
-    a second or two; "fast" rounds as the model does on several tokens; "auto" is bitwise for half precision
-    on a CPU wherever the test passes.
+    a second or two; "fixed" makes every pass equally wide, so that the text depends neither on whether nor on
+    what was drafted, which is tested too; "fast" rounds as the model does on several tokens; "auto" is bitwise
+    for half precision on a CPU wherever the test passes.
+
+    ``passes="fixed"`` pads drafts to fixed widths over a static KV cache; on CUDA these passes are fused by
+    ``torch.compile`` and recorded as graphs, which takes a while and is told to ``progress``; "graphs" records
+    without fusing, in seconds; "dynamic" runs passes of any width as they come; "auto" is fixed on CUDA where
+    the model can, and dynamic elsewhere. ``context`` is how many tokens that cache has room for; None is what
+    the model allows and half of the free memory holds. Longer requests run on dynamic passes.
+
+    ``measure_cost`` times passes, so that drafts are as long as pays on this device; None does so on CUDA.
 
     Raises ``ModelError`` with the remedy.
     """
+    _check_choices(exact, passes)
     chosen_device = _device(device)
     chosen_dtype = _dtype(dtype, chosen_device)
     name = "SmolLM2-135M-Instruct" if model is None else str(model)
     source = _Source(str(convert_default_model())) if model is None else _locate(str(model))
-    loaded, tokenizer = _read(source, name, chosen_dtype)
+    network, tokenizer = _read(source, name, chosen_dtype)
+    check_weights(network, name, chosen_device)
     try:
-        loaded = loaded.to(chosen_device)  # type: ignore[arg-type, unused-ignore]
+        network = network.to(chosen_device).eval()  # type: ignore[arg-type, unused-ignore]
+        is_bitwise = _prepare(network, name, exact)
+        fixed = _fixed(network, name, passes, one_width=exact == "fixed", context=context, progress=progress)
     except torch.cuda.OutOfMemoryError as error:
-        raise ModelError(f"{name} does not fit the memory of {chosen_device}: use device='cpu'") from error
-    return LanguageModel(loaded.eval(), tokenizer, name, is_bitwise=_prepare(loaded, name, exact))
+        raise ModelError(
+            f"{name} does not fit the memory of {chosen_device}: use a shorter context, passes='dynamic' or "
+            "device='cpu'"
+        ) from error
+    loaded = LanguageModel(network, tokenizer, name, is_bitwise=is_bitwise, passes=fixed)
+    is_wanted = chosen_device.type == "cuda" if measure_cost is None else measure_cost
+    return loaded.measured() if is_wanted else loaded
+
+
+def _check_choices(exact: str, passes: str) -> None:
+    if exact not in get_args(Exact):
+        raise ModelError(f"unknown exact {exact!r}: use auto, bitwise, fixed or fast")
+    if passes not in get_args(Passes):
+        raise ModelError(f"unknown passes {passes!r}: use auto, dynamic, fixed or graphs")
+    if exact == "fixed" and passes == "dynamic":
+        raise ModelError("exact='fixed' needs passes of a fixed width: leave out passes='dynamic'")
+    if exact == "bitwise" and passes in ("fixed", "graphs"):
+        raise ModelError(f"exact='bitwise' needs passes='dynamic', not {passes!r}")
+
+
+def _fixed(
+    model: PreTrainedModel,
+    name: str,
+    passes: Passes,
+    *,
+    one_width: bool,
+    context: int | None,
+    progress: Progress | None,
+) -> FixedPasses | None:
+    is_required = one_width or passes in ("fixed", "graphs")
+    if not is_required and (passes == "dynamic" or model.device.type != "cuda"):
+        return None
+    try:
+        fixed = FixedPasses(
+            model,
+            name=name,
+            context=context,
+            one_width=one_width,
+            fuse=passes != "graphs",
+            progress=progress,
+        )
+    except UnsupportedCacheError as error:
+        if is_required:
+            raise
+        _log.warning("%s runs on dynamic passes: %s", name, error)
+        return None
+    if fixed.dependence:
+        raise ModelError(
+            f"passes of one width do not make {name} independent of drafts in {model.dtype} on {model.device}: "
+            f"{fixed.dependence}; use exact='fast'"
+        )
+    return fixed
 
 
 def _prepare(model: PreTrainedModel, name: str, exact: Exact) -> bool:
-    if exact not in ("auto", "bitwise", "fast"):
-        raise ModelError(f"unknown exact {exact!r}: use auto, bitwise or fast")
     halves = model.device.type == "cpu" and model.dtype in (torch.bfloat16, torch.float16)
-    if exact == "fast" or (exact == "auto" and not halves):
+    if exact in ("fast", "fixed") or (exact == "auto" and not halves):
         return False
     report = prepare(model)
     if not report.exact:

@@ -9,9 +9,10 @@ import logging
 import threading
 import weakref
 from collections.abc import Sequence
+from statistics import median
+from time import perf_counter
 from typing import TYPE_CHECKING, Any, Literal
 
-import torch
 from transformers import DynamicCache, PreTrainedModel
 
 from lookupdec.errors import ModelError, UnsupportedCacheError
@@ -33,6 +34,8 @@ Passes = Literal["auto", "dynamic", "fixed", "graphs"]
 
 ONE_WIDTH = 32
 """The width of every pass where the text must not depend on what was drafted."""
+
+MEASURED_AT, TIMED_PASSES = 256, 5
 
 _REMEDY = "use passes='dynamic'"
 _ATTENTION = ("sdpa", "eager", bitwise.ATTENTION)
@@ -93,8 +96,15 @@ class FixedPasses:
             )
         self._record(lane)
         self.dependence = draft_dependence(lane) if one_width else ""
-        self.watch = WidthWatch(measured(lane), self.widths)
         self._free.append(lane)
+
+    def watched(self) -> WidthWatch:
+        """Time a few passes of each width and return what follows them from here on."""
+        with self._lock:
+            lane = self._free.pop() if self._free else self._new_lane()
+        seconds = _seconds(lane)
+        self._free.append(lane)
+        return WidthWatch(seconds)
 
     def target(
         self, chooser: Chooser, *, needed: int, prefill_chunk: int | None = None
@@ -150,20 +160,19 @@ class FixedPasses:
             ) from error
 
 
-def target_for(
-    model: LanguageModel, prepared: Prepared, chooser: Chooser, *, limit: int
-) -> Target:
+def target_for(model: LanguageModel, prepared: Prepared, chooser: Chooser, *, limit: int) -> Target:
     """Return the target of one request: on fixed passes where the model has them and they have room."""
-    passes, chunk = model.passes, prepared.config.prefill_chunk_size
+    passes, watch, chunk = model.passes, model.watch, prepared.config.prefill_chunk_size
     target: Target | None = None
     if passes is not None:
         # The last token that is emitted is never read.
         needed = prepared.ids.shape[1] + limit - 1
         target = passes.target(chooser, needed=needed, prefill_chunk=chunk)
-        if target is not None:
-            return WatchedTarget(target, passes.watch)
-    target = ModelTarget(model.model, prepared.inputs, chooser, prefill_chunk=chunk)
-    return target if passes is not None or model.watch is None else WatchedTarget(target, model.watch)
+    if target is None:
+        target = ModelTarget(model.model, prepared.inputs, chooser, prefill_chunk=chunk)
+        # What fixed passes cost is not learnt from others.
+        watch = watch if passes is None else None
+    return target if watch is None else WatchedTarget(target, watch)
 
 
 def check_fixed(model: PreTrainedModel) -> None:
@@ -191,6 +200,21 @@ def check_fixed(model: PreTrainedModel) -> None:
     if missing or not parameters.intersection(CACHE_NAMES):
         lacking = min(missing, default="KV cache")
         raise UnsupportedCacheError(f"{name} takes no {lacking}, which fixed passes need: {_REMEDY}")
+
+
+def _seconds(lane: Lane) -> dict[int, float]:
+    """Return what a pass of each width takes, the wait for its answer included: the median of a few."""
+    lane.clear()
+    seconds: dict[int, float] = {}
+    for width in lane.widths:
+        position = min(MEASURED_AT, lane.room - width)
+        taken = []
+        for _ in range(TIMED_PASSES + 1):
+            begun = perf_counter()
+            lane.fetch(lane.run(max(position, 0), [0] * width).answer)
+            taken.append(perf_counter() - begun)
+        seconds[width] = median(taken[1:])
+    return seconds
 
 
 def _last_position(model: PreTrainedModel) -> int | None:
