@@ -68,6 +68,7 @@ class Forward:
         self._cache_name = next(name for name in CACHE_NAMES if name in parameters)
         self._keeps_logits = "logits_to_keep" in parameters
         self._last_position = last_position
+        # More than are ever visible: the whole of a tensor is another program to a compiler than a part of it.
         self.columns = torch.arange(length, device=model.device)
 
     def __call__(self, inputs: torch.Tensor, columns: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
@@ -107,8 +108,10 @@ class Forward:
 
 def answer_of(choices: torch.Tensor, sought: torch.Tensor) -> torch.Tensor:
     """Return [1 + rows]: how many choices in a row equal the next id sought, and the choices."""
-    agreed = (choices[:-1] == sought[1:]).long().cumprod(dim=0).sum(dim=0, keepdim=True)
-    return torch.cat([agreed, choices])
+    # Without slices of rows - 1: a compiler would make a program of its own for that being 1.
+    agrees = choices == sought.roll(-1)
+    agrees[-1] = False
+    return torch.cat([agrees.long().cumprod(dim=0).sum(dim=0, keepdim=True), choices])
 
 
 @dataclass(slots=True)
@@ -154,7 +157,7 @@ class Lane:
         self.widths = tuple(widths)
         self._vocabulary = int(model.get_input_embeddings().num_embeddings)  # type: ignore[arg-type]
         length = length_for(room, self.widths)
-        self.key_counts = (length,) if one_key_count else _key_counts(length)
+        self.key_counts = (_rounded(room),) if one_key_count else _key_counts(room)
         self.cache = FixedCache(model.config.get_text_config(decoder=True).num_hidden_layers, length)
         self.forward = Forward(model, self.cache, length, last_position)
         self._buffers = {width: _Buffers.new(width, self.device) for width in self.widths}
@@ -272,12 +275,16 @@ class Lane:
 
 def length_for(room: int, widths: Sequence[int]) -> int:
     """Return how many positions a cache has for ``room`` tokens and the padding of a pass after the last."""
-    return -(-(room + max(widths)) // _ROUNDED) * _ROUNDED
+    return _rounded(room) + _rounded(max(widths))
 
 
-def _key_counts(length: int) -> tuple[int, ...]:
+def _rounded(count: int) -> int:
+    return -(-count // _ROUNDED) * _ROUNDED
+
+
+def _key_counts(room: int) -> tuple[int, ...]:
     counts, keys = [], SHORTEST_KEYS
-    while keys < length:
+    while keys < room:
         counts.append(keys)
         keys *= 2
-    return (*counts, length)
+    return (*counts, _rounded(room))
