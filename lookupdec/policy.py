@@ -27,6 +27,8 @@ MIN_COST, MAX_COST = 1e-5, 10.0
 # The share of the derived survival that is asked for, at a cost of 1 and less for each tenth of it: the longer
 # drafts may get, the more their estimated survival is too low. Measured, see docs/log.md.
 CAUTION, CAUTION_A_DECADE, MOST_CAUTION, LEAST_CAUTION = 1.25, 0.2, 0.97, 0.5
+# No width is taken to be cheaper than this beyond the narrowest: measurements are not that good.
+LEAST_RISE = 0.02
 HAZARD_MEMORY = 0.8  # of the smoothed hazard along a draft, where widths are fixed
 FORMAT = "lookupdec-survival-1"
 
@@ -41,7 +43,7 @@ class CostModel:
         0.03 is a CPU with a small model, 0.003 a 7B model on a data-centre GPU.
     widths
         The widths of passes where they are fixed, rising, each with its cost in passes of the narrowest one: a
-        draft then fills the pass it pays for. ``per_token`` is the slope through them.
+        draft then fills the pass it pays for. ``per_token`` is then the slope to the cheapest.
     """
 
     per_token: float = 0.03
@@ -92,8 +94,9 @@ class CostModel:
         for width in sorted(seconds):
             slowest = max(slowest, seconds[width])
             widths.append((width, slowest / narrowest))
-        widest, most = widths[-1]
-        slope = (most - 1.0) / max(widest - widths[0][0], 1)
+        # By the cheapest: a draft that is too long for what another width costs is cut.
+        slopes = [max(cost - 1.0, LEAST_RISE) / (width - widths[0][0]) for width, cost in widths[1:]]
+        slope = min(slopes, default=MIN_COST)
         return cls(per_token=min(max(slope, MIN_COST), MAX_COST), widths=tuple(widths))
 
     def width_for(self, count: int) -> int:

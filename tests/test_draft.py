@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import os
+import random
 import threading
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -763,3 +764,38 @@ def test_the_cost_may_change_during_a_request() -> None:
     drafter.cost = GPU
     assert drafter.cost == GPU
     assert len(drafter.propose(1000)) > len(short)
+
+
+class TestWidths:
+    COST = CostModel.from_widths({1: 1.0, 2: 1.01, 4: 1.02, 8: 1.03, 16: 1.05, 32: 1.1})
+
+    def drafts(self, cost: CostModel, text: list[int], limit: int = 1000) -> list[int]:
+        drafter = CopyDrafter(cost=cost)
+        drafter.begin(text)
+        draft = [int(token) for token in drafter.propose(limit)]
+        assert len(drafter.sources) == len(draft)
+        drafter.end()
+        return draft
+
+    def test_a_draft_fills_the_widest_pass_and_no_more(self) -> None:
+        text = list(range(100, 400))
+        assert self.drafts(self.COST, text + text[:40]) == text[40:71]
+
+    def test_the_limit_holds(self) -> None:
+        text = list(range(100, 400))
+        for limit in (0, 1, 5, 30):
+            assert len(self.drafts(self.COST, text + text[:40], limit)) == limit
+
+    def test_a_draft_fills_the_pass_it_pays_for(self) -> None:
+        text = list(range(100, 200))
+        dear = CostModel.from_widths({1: 1.0, 16: 1.3, 64: 40.0})
+        assert len(self.drafts(dear, text + text[:40])) == 15
+
+    def test_it_begins_with_the_draft_of_the_slope(self) -> None:
+        chance = random.Random(5)
+        text = [chance.randrange(6) for _ in range(400)]
+        for size in range(100, 400, 7):
+            with_widths = self.drafts(self.COST, text[:size])
+            by_slope = self.drafts(CostModel(per_token=self.COST.per_token), text[:size])
+            common = min(len(with_widths), len(by_slope))
+            assert with_widths[:common] == by_slope[:common]

@@ -207,3 +207,49 @@ class TestFiles:
         self.saved(tmp_path / "model", **{name: array})
         with pytest.raises(FileError, match=message):
             SurvivalModel.load(tmp_path / "model")
+
+
+FLAT = CostModel(widths=((1, 1.0), (8, 1.0), (64, 1.01)))
+STEEP = CostModel(widths=((1, 1.0), (8, 1.4), (64, 4.0)))
+
+
+class TestWidths:
+    def test_they_are_relative_to_the_narrowest_and_never_fall(self) -> None:
+        cost = CostModel.from_widths({4: 0.3, 1: 0.2, 2: 0.1})
+        assert dict(cost.widths) == {1: 1.0, 2: 1.0, 4: pytest.approx(1.5)}
+        assert cost.per_token == pytest.approx(0.02)
+        assert CostModel.from_widths({32: 0.5}) == CostModel(per_token=1e-5, widths=((32, 1.0),))
+
+    @pytest.mark.parametrize("seconds", [{}, {1: 0.0}, {1: 0.1, 2: -0.1}])
+    def test_measurements_that_say_nothing_are_refused(self, seconds: dict[int, float]) -> None:
+        with pytest.raises(InputError, match="positive seconds"):
+            CostModel.from_widths(seconds)
+
+    @pytest.mark.parametrize("widths", [((2, 1.0), (1, 1.0)), ((1, 1.0), (1, 2.0)), ((0, 1.0),), ((1, 0.0),)])
+    def test_widths_that_make_no_sense_are_refused(self, widths: tuple[tuple[int, float], ...]) -> None:
+        with pytest.raises(InputError, match="widths must rise"):
+            CostModel(widths=widths)
+
+    def test_a_safe_copy_takes_the_widest_pass(self) -> None:
+        safe = np.full(63, 0.999, np.float32) ** np.arange(1, 64)
+        assert FLAT.draft_length(safe) == STEEP.draft_length(safe) == 63
+
+    def test_a_doubtful_rest_is_cut_where_the_next_width_costs_more_than_it_wins(self) -> None:
+        survivals = np.array([0.9] * 7 + [0.05] * 20, np.float32)
+        assert STEEP.draft_length(survivals) == 7
+        assert FLAT.draft_length(survivals) == 27
+
+    def test_a_guess_that_is_worth_less_than_the_wider_pass_is_not_made(self) -> None:
+        assert STEEP.draft_length(np.array([0.05, 0.01], np.float32)) == 0
+        assert FLAT.draft_length(np.array([0.05, 0.01], np.float32)) == 2
+
+    def test_nothing_drafted_is_nothing_kept(self) -> None:
+        assert FLAT.draft_length(np.empty(0, np.float32)) == 0
+
+    def test_a_wider_pass_may_pay_where_the_next_one_does_not(self) -> None:
+        cost = CostModel(widths=((1, 1.0), (4, 1.5), (64, 1.5)))
+        survivals = np.full(60, 0.98, np.float32) ** np.arange(1, 61)
+        assert cost.draft_length(survivals) == 60
+
+    def test_the_width_of_a_pass_is_the_first_that_holds_it(self) -> None:
+        assert [FLAT.width_for(count) for count in (1, 2, 8, 9, 64, 300)] == [1, 8, 8, 64, 64, 64]

@@ -388,7 +388,7 @@ def test_two_programs_of_a_compiler_serve_all_passes(monkeypatch: pytest.MonkeyP
         compiled += 1
         return graph.forward
 
-    torch._dynamo.reset()  # type: ignore[no-untyped-call]
+    torch._dynamo.reset()
     function = torch.compile(lane.forward, dynamic=True, backend=backend)
     with torch.no_grad():
         for keys in reversed(lane.key_counts):

@@ -1,0 +1,269 @@
+"""Choosing passes at load, timing them, and what does not fit into memory."""
+
+from __future__ import annotations
+
+import logging
+import sys
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+import lookupdec.hf.memory as memory
+import lookupdec.hf.models as models_module
+from lookupdec.decode import PlainDrafter
+from lookupdec.errors import InputError, ModelError, UnsupportedCacheError
+from lookupdec.hf import Settings, generate, load
+from lookupdec.hf.cost import CostWatch
+from lookupdec.hf.passes import FixedPasses
+from lookupdec.hf.watch import DRIFT, FEWEST_PASSES, WatchedTarget, WidthWatch
+from lookupdec.policy import CostModel
+from tests.hf.drafters import Known, NaiveCopier
+from tests.hf.tiny import byte_tokenizer, tiny_model, wrap
+
+SECONDS = {1: 0.010, 2: 0.010, 4: 0.011, 8: 0.012, 16: 0.013, 32: 0.015, 64: 0.02, 128: 0.03}
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    tiny_model("llama", 1, vocab_size=257, eos_token_id=256).save_pretrained(tmp_path)
+    byte_tokenizer().save_pretrained(tmp_path)
+    return tmp_path
+
+
+def refusal(*args: Any, **options: Any) -> str:
+    with pytest.raises(ModelError) as caught:
+        load(*args, **options)
+    assert "\n" not in str(caught.value)
+    return str(caught.value)
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="auto means fixed passes on CUDA")
+def test_a_cpu_has_dynamic_passes_and_no_measured_cost_unless_asked(folder: Path) -> None:
+    model = load(folder)
+    assert (model.passes, model.watch, model.cost) == (None, None, None)
+
+
+@pytest.mark.parametrize("passes", ["fixed", "graphs"])
+def test_fixed_passes_give_the_text_of_dynamic_ones(folder: Path, passes: Any) -> None:
+    dynamic, fixed = (
+        load(folder, device="cpu", passes="dynamic"),
+        load(folder, device="cpu", passes=passes, context=128),
+    )
+    assert fixed.passes is not None
+    assert fixed.passes.room == 128
+    for drafter in (None, NaiveCopier()):
+        texts = {
+            generate(model, "abc abc abc", Settings(max_new_tokens=40), drafter=drafter).text
+            for model in (dynamic, fixed)
+        }
+        assert len(texts) == 1
+
+
+def test_one_width_is_loaded_by_name(folder: Path) -> None:
+    model = load(folder, device="cpu", exact="fixed", dtype="bfloat16", context=100)
+    assert model.context_length == 100
+    assert model.passes is not None
+    assert model.passes.one_width
+    assert not model.is_bitwise
+
+
+def test_choices_that_exclude_each_other(folder: Path) -> None:
+    assert "unknown exact 'exactly': use auto, bitwise, fixed or fast" in refusal(folder, exact="exactly")
+    assert "unknown passes 'some': use auto, dynamic, fixed or graphs" in refusal(folder, passes="some")
+    assert "leave out passes='dynamic'" in refusal(folder, exact="fixed", passes="dynamic")
+    assert "needs passes='dynamic', not 'fixed'" in refusal(folder, exact="bitwise", passes="fixed")
+    assert "at least 1 token, not 0" in refusal(folder, passes="fixed", context=0)
+
+
+def test_passes_of_one_width_that_depend_on_drafts_are_refused(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("lookupdec.hf.passes.draft_dependence", lambda _: "a draft gives other results")
+    message = refusal(folder, exact="fixed", device="cpu")
+    assert "a draft gives other results; use exact='fast'" in message
+
+
+def test_where_nothing_is_asked_a_model_that_cannot_runs_on_dynamic_passes(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, tmp_path: Path
+) -> None:
+    tiny_model("mistral", 1, vocab_size=257).save_pretrained(tmp_path)
+    byte_tokenizer().save_pretrained(tmp_path)
+    assert "MistralForCausalLM keeps a DynamicSlidingWindowLayer" in refusal(tmp_path, passes="fixed")
+
+    def as_on_a_gpu(model: Any, name: str, passes: Any, **options: Any) -> FixedPasses | None:
+        try:
+            return FixedPasses(model, name=name)
+        except UnsupportedCacheError as error:
+            logging.getLogger("lookupdec").warning("%s", error)
+            return None
+
+    monkeypatch.setattr(models_module, "_fixed", as_on_a_gpu)
+    assert load(tmp_path, device="cpu").passes is None
+    assert "passes='dynamic'" in caplog.text
+
+
+class TestMeasuring:
+    def test_on_request_a_dynamic_model_has_a_cost_and_follows_it(self, folder: Path) -> None:
+        model = load(folder, device="cpu", passes="dynamic", measure_cost=True)
+        assert isinstance(model.watch, CostWatch)
+        assert model.cost is not None
+        assert model.cost.widths == ()
+        seen: list[int] = []
+        add = model.watch.add
+
+        def note(width: int, seconds: float) -> bool:
+            seen.append(width)
+            return add(width, seconds)
+
+        model.watch.add = note  # type: ignore[method-assign]
+        generate(model, "abc", Settings(max_new_tokens=9), drafter=PlainDrafter())
+        assert seen == [1] * 8
+
+    def test_fixed_passes_have_the_cost_of_each_width(self, folder: Path) -> None:
+        model = load(folder, device="cpu", passes="fixed", measure_cost=True)
+        assert model.cost is not None
+        assert [width for width, _ in model.cost.widths] == [1, 2, 4, 8, 16, 32, 64, 128]
+        assert model.cost.widths[0] == (1, 1.0)
+
+    def test_the_default_drafter_takes_the_measured_cost(
+        self, folder: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        model = load(folder, device="cpu", passes="fixed")
+        model = replace(model, watch=WidthWatch(dict.fromkeys((1, 8), 1.0)))
+        given: list[CostModel | None] = []
+
+        class Noting(PlainDrafter):
+            def __init__(self, *, cost: CostModel | None = None) -> None:
+                given.append(cost)
+
+        monkeypatch.setattr(sys.modules["lookupdec.hf.generate"], "CopyDrafter", Noting)
+        generate(model, "abc", Settings(max_new_tokens=3))
+        assert given == [CostModel.from_widths({1: 1.0, 8: 1.0})]
+
+    def test_costs_that_are_right_are_kept(self) -> None:
+        watch = WidthWatch(SECONDS)
+        before = watch.cost
+        assert not any(watch.add(width, SECONDS[width] * 1.1) for width in SECONDS for _ in range(50))
+        assert watch.cost == before
+
+    def test_a_width_that_has_become_dearer_is_noticed(self) -> None:
+        watch = WidthWatch(SECONDS)
+        changes = [watch.add(width, seconds) for width, seconds in ((1, 0.01), (60, 0.05)) for _ in range(40)]
+        assert any(changes)
+        assert dict(watch.cost.widths)[64] == pytest.approx(5.0)
+        assert dict(watch.cost.widths)[1] == 1.0
+
+    def test_a_slower_machine_changes_no_ratio(self) -> None:
+        watch = WidthWatch(SECONDS)
+        before = dict(watch.cost.widths)
+        for _ in range(40):
+            for width in (1, 16, 64):
+                watch.add(width, SECONDS[width] * 3)
+        assert dict(watch.cost.widths) == pytest.approx(before)
+
+    def test_few_passes_and_single_slow_ones_say_nothing(self) -> None:
+        watch = WidthWatch(SECONDS)
+        for number in range(40):
+            assert not watch.add(8, 30.0 if number % 4 == 0 else SECONDS[8])
+        for _ in range(FEWEST_PASSES - 1):
+            assert not watch.add(1, DRIFT * 2 * SECONDS[1])
+        assert not watch.add(500, 1.0)  # several passes in one step
+        with pytest.raises(InputError, match="takes time"):
+            watch.add(1, 0.0)
+
+    def test_a_pass_is_timed_until_its_choices_are_known(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        times = iter([1.0, 1.5])
+        monkeypatch.setattr("lookupdec.hf.watch.perf_counter", times.__next__)
+        added: list[tuple[int, float]] = []
+
+        class Noting:
+            cost = CostModel()
+
+            def add(self, width: int, seconds: float) -> bool:
+                added.append((width, seconds))
+                return False
+
+        class Echo:
+            def start(self, prompt: Any) -> int:
+                return 1
+
+            def step(self, ids: Any) -> Any:
+                return iter(ids)
+
+            def rewind(self, count: int) -> None:
+                assert count == 2
+
+        target = WatchedTarget(Echo(), Noting())
+        assert target.start([1]) == 1
+        assert list(target.step([1, 2, 3])) == [1, 2, 3]
+        target.rewind(2)
+        assert added == [(3, 0.5)]
+
+
+class TestMemory:
+    def test_weights_that_do_not_fit_are_refused_before_they_are_moved(
+        self, folder: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(memory, "free_bytes", lambda device: 30_000)
+        monkeypatch.setattr(torch.nn.Module, "to", lambda *_: pytest.fail("the weights were moved"))
+        message = refusal(folder, device="cpu")
+        assert message.endswith(
+            "does not fit cpu: weights 0.2 MB, free 0.0 MB; use dtype='bfloat16', a smaller model or device='cpu'"
+        )
+
+    def test_a_cache_that_does_not_fit_is_refused_with_the_numbers_before_a_pass(
+        self, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        model = tiny_model("llama", 1, max_position_embeddings=4096)
+        each = memory.kv_bytes_per_token(model)
+        assert each == 2 * 3 * 2 * 8 * 4
+        monkeypatch.setattr(memory, "free_bytes", lambda device: 2048 * each)
+        model.register_forward_pre_hook(lambda *_: pytest.fail("a forward pass has run"))
+        with pytest.raises(ModelError) as caught:
+            FixedPasses(model, name="tiny", context=4096)
+        assert str(caught.value) == (
+            "tiny does not fit cpu: weights 0.1 MB, KV cache of 4096 tokens 1.6 MB, free beside the weights 0.8 MB; "
+            "use context=1817, a smaller model or device='cpu'"
+        )
+
+    def test_the_context_is_what_half_of_the_memory_holds(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        model = tiny_model("llama", 1, max_position_embeddings=4096)
+        each = memory.kv_bytes_per_token(model)
+        monkeypatch.setattr(memory, "free_bytes", lambda device: 5000 * each)
+        assert FixedPasses(model).room == 2500 - 128
+        monkeypatch.setattr(memory, "free_bytes", lambda device: 50_000 * each)
+        assert FixedPasses(model).room == 4096
+        monkeypatch.setattr(memory, "free_bytes", lambda device: 1000 * each)
+        with pytest.raises(ModelError, match="KV cache of 1024 tokens .* use dtype='bfloat16'"):
+            FixedPasses(model)
+
+    def test_shared_weights_count_once(self) -> None:
+        model = tiny_model("llama", 1, tie_word_embeddings=True)
+        assert memory.weight_bytes(model) < memory.weight_bytes(tiny_model("llama", 1))
+
+
+def test_the_drop_in_stays_on_dynamic_passes() -> None:
+    from lookupdec.hf import custom_generate
+
+    model = tiny_model("llama", 1)
+    FixedPasses(model)
+    ids = torch.tensor([[1, 2, 3]])
+    options: dict[str, Any] = {
+        "attention_mask": torch.ones_like(ids),
+        "max_new_tokens": 9,
+        "do_sample": False,
+    }
+    expected = model.generate(ids, **options)
+    output = model.generate(ids, **options, custom_generate=custom_generate, drafter=NaiveCopier())
+    assert output.equal(expected)
+
+
+def test_generations_with_a_watch_are_those_without() -> None:
+    model = tiny_model("llama", 2)
+    watched = replace(wrap(model), watch=CostWatch(CostModel()))
+    expected = generate(wrap(model), [1, 2, 3], Settings(max_new_tokens=30)).ids
+    for drafter in (None, PlainDrafter(), Known(expected)):
+        assert generate(watched, [1, 2, 3], Settings(max_new_tokens=30), drafter=drafter).ids == expected
