@@ -201,7 +201,15 @@ def load(
     try:
         network = network.to(chosen_device).eval()  # type: ignore[arg-type, unused-ignore]
         is_bitwise = _prepare(network, name, exact)
-        fixed = _fixed(network, name, passes, one_width=exact == "fixed", context=context, progress=progress)
+        fixed = None
+        if (
+            exact == "fixed"
+            or passes in ("fixed", "graphs")
+            or (passes == "auto" and chosen_device.type == "cuda")
+        ):
+            fixed = _fixed(
+                network, name, passes, one_width=exact == "fixed", context=context, progress=progress
+            )
     except torch.cuda.OutOfMemoryError as error:
         raise ModelError(
             f"{name} does not fit the memory of {chosen_device}: use a shorter context, passes='dynamic' or "
@@ -232,9 +240,6 @@ def _fixed(
     context: int | None,
     progress: Progress | None,
 ) -> FixedPasses | None:
-    is_required = one_width or passes in ("fixed", "graphs")
-    if not is_required and (passes == "dynamic" or model.device.type != "cuda"):
-        return None
     try:
         fixed = FixedPasses(
             model,
@@ -245,7 +250,7 @@ def _fixed(
             progress=progress,
         )
     except UnsupportedCacheError as error:
-        if is_required:
+        if one_width or passes != "auto":
             raise
         _log.warning("%s runs on dynamic passes: %s", name, error)
         return None

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import sys
 from dataclasses import replace
 from pathlib import Path
@@ -87,22 +86,15 @@ def test_passes_of_one_width_that_depend_on_drafts_are_refused(
 
 
 def test_where_nothing_is_asked_a_model_that_cannot_runs_on_dynamic_passes(
-    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, tmp_path: Path
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
-    tiny_model("mistral", 1, vocab_size=257).save_pretrained(tmp_path)
-    byte_tokenizer().save_pretrained(tmp_path)
-    assert "MistralForCausalLM keeps a DynamicSlidingWindowLayer" in refusal(tmp_path, passes="fixed")
-
-    def as_on_a_gpu(model: Any, name: str, passes: Any, **options: Any) -> FixedPasses | None:
-        try:
-            return FixedPasses(model, name=name)
-        except UnsupportedCacheError as error:
-            logging.getLogger("lookupdec").warning("%s", error)
-            return None
-
-    monkeypatch.setattr(models_module, "_fixed", as_on_a_gpu)
-    assert load(tmp_path, device="cpu").passes is None
-    assert "passes='dynamic'" in caplog.text
+    model = tiny_model("mistral", 1)
+    options: dict[str, Any] = {"passes": "auto", "one_width": False, "context": None, "progress": None}
+    assert models_module._fixed(model, "tiny", **options) is None
+    assert "tiny runs on dynamic passes: MistralForCausalLM keeps a DynamicSlidingWindowLayer" in caplog.text
+    for asked in ({"passes": "fixed"}, {"one_width": True}):
+        with pytest.raises(UnsupportedCacheError, match="MistralForCausalLM keeps"):
+            models_module._fixed(model, "tiny", **(options | asked))
 
 
 class TestMeasuring:
