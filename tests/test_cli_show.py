@@ -14,12 +14,12 @@ CYAN, YELLOW = "\x1b[36m", "\x1b[1;33m"
 
 def terminal() -> Console:
     return Console(
-        file=io.StringIO(), force_terminal=True, width=60, color_system="standard", highlight=False
+        file=io.io.StringIO(), force_terminal=True, width=60, color_system="standard", highlight=False
     )
 
 
 def shown(console: Console) -> str:
-    assert isinstance(console.file, io.StringIO)
+    assert isinstance(console.file, io.io.StringIO)
     return console.file.getvalue()
 
 
@@ -62,7 +62,7 @@ def test_a_file_cannot_drive_the_terminal():
 
 
 def test_nothing_is_shown_where_no_terminal_is():
-    console = Console(file=io.StringIO())
+    console = Console(file=io.io.StringIO())
     with stream_view(console, ScriptedEngine().decode) as view, waiting(console, "working"):
         assert view is None
     assert shown(console) == ""
@@ -80,3 +80,12 @@ def plain_lines(output: str) -> list[str]:
     """What stays on the screen: a carriage return starts its line anew."""
     visible = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", output)
     return [line.rsplit("\r", 1)[-1] for line in visible.split("\n")]
+
+
+def test_waiting_shows_the_part_that_is_done_on_a_terminal_and_nothing_elsewhere() -> None:
+    for is_terminal in (True, False):
+        console = Console(file=io.StringIO(), force_terminal=is_terminal, width=80)
+        with waiting(console, "loading") as progress:
+            progress("recording passes", 3, 8)
+        assert isinstance(console.file, io.StringIO)
+        assert ("loading: recording passes, 3 of 8" in console.file.getvalue()) == is_terminal

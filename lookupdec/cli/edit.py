@@ -108,10 +108,10 @@ def load_editor(
     console: Console, model: str | None, dtype: str, device: str, templates: Path | None
 ) -> Editor:
     """Load what edits; importing it takes a while, too."""
-    with waiting(console, "loading the model"):
+    with waiting(console, "loading the model") as progress:
         from lookupdec.edit.editor import Editor
 
-        return Editor.load(model, dtype=dtype, device=device, templates=templates)
+        return Editor.load(model, dtype=dtype, device=device, templates=templates, progress=progress)
 
 
 def _target(file: str, *, in_place: bool, output: Path | None) -> Path | None:

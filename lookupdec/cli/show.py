@@ -77,13 +77,16 @@ def stream_view(console: Console, decode: Callable[[Sequence[int]], str]) -> Ite
 
 
 @contextmanager
-def waiting(console: Console, what: str) -> Iterator[None]:
-    """Show that something takes a while; nothing where ``console`` is no terminal."""
+def waiting(console: Console, what: str) -> Iterator[Callable[[str, int, int], None]]:
+    """Show that something takes a while; nothing where ``console`` is no terminal.
+
+    Gives a function that is told what is being done, how much of it is done, and how much there is.
+    """
     if not console.is_terminal:
-        yield
+        yield lambda *_: None
         return
-    with console.status(what):
-        yield
+    with console.status(what) as status:
+        yield lambda part, done, total: status.update(f"{what}: {part}, {done} of {total}")
 
 
 def progress_line(stats: Stats, seconds: float) -> Text:

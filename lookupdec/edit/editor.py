@@ -78,13 +78,16 @@ class Editor:
         dtype: str = "auto",
         device: str = "auto",
         templates: Path | None = None,
+        progress: Callable[[str, int, int], None] | None = None,
     ) -> Editor:
         """Load a model to edit with: a hub id, a folder or a GGUF file; None is the default model.
 
-        ``templates`` is a folder with prompts to use instead of the built-in ones. Raises ``ModelError``.
+        ``templates`` is a folder with prompts to use instead of the built-in ones. ``progress`` is told how far
+        passes for a GPU are prepared. Raises ``ModelError``.
         """
         read = Templates.load(templates)
-        return cls(ModelEngine.load(model, dtype=dtype, device=device), templates=read)
+        engine = ModelEngine.load(model, dtype=dtype, device=device, progress=progress)
+        return cls(engine, templates=read)
 
     def edit(  # noqa: PLR0913
         self,

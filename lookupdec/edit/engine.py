@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Generator, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
@@ -102,7 +102,12 @@ class ModelEngine:
 
     @classmethod
     def load(
-        cls, model: str | Path | None = None, *, dtype: str = "auto", device: str = "auto"
+        cls,
+        model: str | Path | None = None,
+        *,
+        dtype: str = "auto",
+        device: str = "auto",
+        progress: Callable[[str, int, int], None] | None = None,
     ) -> ModelEngine:
         """Load a model; see ``lookupdec.hf.load``. Raises ``ModelError``."""
         try:
@@ -112,7 +117,7 @@ class ModelEngine:
                 raise
             raise ModelError(f"models need {error.name}: pip install 'lookupdec[hf]'") from error
 
-        return cls(load(model, dtype=dtype, device=device))
+        return cls(load(model, dtype=dtype, device=device, progress=progress))
 
     @property
     def name(self) -> str:

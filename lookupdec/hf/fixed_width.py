@@ -110,7 +110,7 @@ def answer_of(choices: torch.Tensor, sought: torch.Tensor) -> torch.Tensor:
     """Return [1 + rows]: how many choices in a row equal the next id sought, and the choices."""
     # Without slices of rows - 1: a compiler would make a program of its own for that being 1.
     agrees = choices == sought.roll(-1)
-    agrees[-1] = False
+    agrees[-1:].fill_(False)
     return torch.cat([agrees.long().cumprod(dim=0).sum(dim=0, keepdim=True), choices])
 
 

@@ -32,6 +32,8 @@ def static_difference(model: PreTrainedModel, lane: Lane) -> str:
                 piece = rest[start : min(start + lane.widths[-1], position + count)].tolist()
                 found.append(lane.run(PROMPT_TOKENS + start, piece).logits[: len(piece)].clone())
             position += count
+    except torch.OutOfMemoryError:
+        raise
     except Exception as error:  # whatever a model's own code raises on what it does not expect
         return f"a trial pass failed: {type(error).__name__}: {error}".splitlines()[0]
     difference = torch.cat(found).float() - expected.float()

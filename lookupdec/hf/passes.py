@@ -13,9 +13,10 @@ from statistics import median
 from time import perf_counter
 from typing import TYPE_CHECKING, Any, Literal
 
+import torch
 from transformers import DynamicCache, PreTrainedModel
 
-from lookupdec.errors import ModelError, UnsupportedCacheError
+from lookupdec.errors import UnsupportedCacheError
 from lookupdec.hf import bitwise, memory
 from lookupdec.hf.choose import Chooser
 from lookupdec.hf.fixed_target import FixedTarget
@@ -62,9 +63,9 @@ class FixedPasses:
     Raises
     ------
     UnsupportedCacheError
-        The model cannot run over a static cache.
+        The model cannot run over a static cache, or its passes cannot be recorded.
     ModelError
-        It does not fit into memory, or its passes cannot be recorded.
+        It does not fit into memory.
     """
 
     def __init__(
@@ -81,10 +82,9 @@ class FixedPasses:
         self.model = model
         self.one_width = one_width
         self.widths: Sequence[int] = (ONE_WIDTH,) if one_width else WIDTHS
-        self._last_position = _last_position(model)
-        self.room = memory.context_that_fits(
-            model, name, asked=context, longest=self._last_position, padding=max(self.widths)
-        )
+        self._longest = _longest_context(model)
+        self._name = name
+        self.room = self._room_that_fits(context)
         self._fuse, self._progress = fuse, progress
         self._free: list[Lane] = []
         self._lock = threading.Lock()
@@ -101,7 +101,8 @@ class FixedPasses:
     def watched(self) -> WidthWatch:
         """Time a few passes of each width and return what follows them from here on."""
         with self._lock:
-            lane = self._free.pop() if self._free else self._new_lane()
+            lane = self._free.pop() if self._free else None
+        lane = lane or self._another_lane()
         seconds = _seconds(lane)
         self._free.append(lane)
         return WidthWatch(seconds)
@@ -121,11 +122,22 @@ class FixedPasses:
         if lane is None:
             if not self.one_width:
                 return None
-            lane = self._new_lane()
-            self._record(lane)
+            lane = self._another_lane()
         target = FixedTarget(lane, chooser, prefill_chunk=prefill_chunk)
         weakref.finalize(target, self._free.append, lane)
         return target
+
+    def _another_lane(self) -> Lane:
+        self._room_that_fits(self.room)
+        lane = self._new_lane()
+        lane.prefill(lane.forward.columns[:1])  # allocates: not while it is recorded
+        self._record(lane)
+        return lane
+
+    def _room_that_fits(self, asked: int | None) -> int:
+        return memory.context_that_fits(
+            self.model, self._name, asked=asked, longest=self._longest, padding=max(self.widths)
+        )
 
     def _new_lane(self) -> Lane:
         return Lane(
@@ -133,7 +145,7 @@ class FixedPasses:
             room=self.room,
             widths=self.widths,
             one_key_count=self.one_width,
-            last_position=None if self._last_position is None else self._last_position - 1,
+            last_position=None if self._longest is None else self._longest - 1,
         )
 
     def _record(self, lane: Lane) -> None:
@@ -152,9 +164,11 @@ class FixedPasses:
             self._fuse = False
         try:
             lane.capture(fuse=False, progress=self._progress)
+        except torch.OutOfMemoryError:
+            raise
         except RuntimeError as error:
             lane.forget_graphs()
-            raise ModelError(
+            raise UnsupportedCacheError(
                 f"the passes of {type(self.model).__name__} cannot be recorded as CUDA graphs "
                 f"({_first_line(error)}): {_REMEDY}"
             ) from error
@@ -217,7 +231,7 @@ def _seconds(lane: Lane) -> dict[int, float]:
     return seconds
 
 
-def _last_position(model: PreTrainedModel) -> int | None:
+def _longest_context(model: PreTrainedModel) -> int | None:
     config: Any = model.config.get_text_config(decoder=True)
     length = getattr(config, "max_position_embeddings", None)
     return int(length) if length else None
