@@ -14,12 +14,12 @@ CYAN, YELLOW = "\x1b[36m", "\x1b[1;33m"
 
 def terminal() -> Console:
     return Console(
-        file=io.io.StringIO(), force_terminal=True, width=60, color_system="standard", highlight=False
+        file=io.StringIO(), force_terminal=True, width=60, color_system="standard", highlight=False
     )
 
 
 def shown(console: Console) -> str:
-    assert isinstance(console.file, io.io.StringIO)
+    assert isinstance(console.file, io.StringIO)
     return console.file.getvalue()
 
 
@@ -62,7 +62,7 @@ def test_a_file_cannot_drive_the_terminal():
 
 
 def test_nothing_is_shown_where_no_terminal_is():
-    console = Console(file=io.io.StringIO())
+    console = Console(file=io.StringIO())
     with stream_view(console, ScriptedEngine().decode) as view, waiting(console, "working"):
         assert view is None
     assert shown(console) == ""
