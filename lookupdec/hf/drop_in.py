@@ -13,6 +13,8 @@ from lookupdec.decode import Drafter, decode
 from lookupdec.draft import CopyDrafter
 from lookupdec.errors import InputError
 from lookupdec.hf.choose import Chooser, Record
+from lookupdec.hf.fixed_target import FixedTarget
+from lookupdec.hf.passes import FixedPasses
 from lookupdec.hf.target import ModelTarget, check_model
 from lookupdec.stats import Stats
 
@@ -26,14 +28,16 @@ def custom_generate(
     generation_config: GenerationConfig,
     drafter: Drafter | None = None,
     stats: Stats | None = None,
+    passes: FixedPasses | None = None,
     **model_kwargs: Any,
 ) -> torch.Tensor | GenerateDecoderOnlyOutput:
     """Drop-in for greedy and sampled ``model.generate``: pass it as ``custom_generate=custom_generate``.
 
     The output equals that of plain ``model.generate``; draws come from torch's global random numbers.
-    ``drafter=`` and ``stats=`` can be passed to ``model.generate`` along with it. transformers hands
-    neither a ``streamer`` nor the ``tokenizer`` for ``stop_strings`` to a callable: use
-    ``lookupdec.hf.stream``, or a ``StopStringCriteria``.
+    ``drafter=`` and ``stats=`` can be passed to ``model.generate`` along with it, and ``passes=``: passes of fixed
+    widths, on which requests run that have no padding, fit them and want back nothing but ids; the cache that
+    ``generate`` was given then stays empty. transformers hands neither a ``streamer`` nor the ``tokenizer`` for
+    ``stop_strings`` to a callable: use ``lookupdec.hf.stream``, or a ``StopStringCriteria``.
 
     Raises ``InputError`` for batches, beams and what else is not one growing text, ``UnsupportedCacheError``.
     """
@@ -51,7 +55,13 @@ def custom_generate(
         sample=bool(generation_config.do_sample),
         recorder=record if record.keep_scores or record.keep_logits else None,
     )
-    target = ModelTarget(model, model_kwargs, chooser, prefill_chunk=generation_config.prefill_chunk_size)
+    chunk = generation_config.prefill_chunk_size
+    mask = model_kwargs.get("attention_mask")
+    target: ModelTarget | FixedTarget | None = None
+    if passes is not None and not keeps and (mask is None or bool(mask.all())):
+        target = passes.target(chooser, needed=generation_config.max_length - 1, prefill_chunk=chunk)
+    if target is None:
+        target = ModelTarget(model, model_kwargs, chooser, prefill_chunk=chunk)
 
     def is_last(_token: int) -> bool:
         scores = tuple(record.scores) if record.keep_scores else None
@@ -67,6 +77,7 @@ def custom_generate(
     scores = tuple(record.scores) if record.keep_scores else None
     logits = tuple(record.logits) if record.keep_logits else None
     output = GenerateDecoderOnlyOutput(sequences=sequences, scores=scores, logits=logits)  # type: ignore[arg-type]
+    assert isinstance(target, ModelTarget)
     output[target.cache_name] = target.cache
     return output
 

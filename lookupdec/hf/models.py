@@ -216,8 +216,11 @@ def load(
             "device='cpu'"
         ) from error
     loaded = LanguageModel(network, tokenizer, name, is_bitwise=is_bitwise, passes=fixed)
-    is_wanted = chosen_device.type == "cuda" if measure_cost is None else measure_cost
-    return loaded.measured() if is_wanted else loaded
+    if measure_cost is None and chosen_device.type == "cuda":
+        # A context too short to measure in is too short for long drafts.
+        with contextlib.suppress(InputError):
+            return loaded.measured()
+    return loaded.measured() if measure_cost else loaded
 
 
 def _check_choices(exact: str, passes: str) -> None:

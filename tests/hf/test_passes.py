@@ -14,7 +14,7 @@ import lookupdec.hf.memory as memory
 import lookupdec.hf.models as models_module
 from lookupdec.decode import PlainDrafter
 from lookupdec.errors import InputError, ModelError, UnsupportedCacheError
-from lookupdec.hf import Settings, generate, load
+from lookupdec.hf import Settings, custom_generate, generate, load
 from lookupdec.hf.cost import CostWatch
 from lookupdec.hf.passes import FixedPasses
 from lookupdec.hf.watch import DRIFT, FEWEST_PASSES, WatchedTarget, WidthWatch
@@ -237,20 +237,40 @@ class TestMemory:
         assert memory.weight_bytes(model) < memory.weight_bytes(tiny_model("llama", 1))
 
 
-def test_the_drop_in_stays_on_dynamic_passes() -> None:
-    from lookupdec.hf import custom_generate
+@pytest.mark.parametrize("sample", [False, True])
+def test_the_drop_in_runs_on_fixed_passes_where_it_can(sample: bool) -> None:
+    model = tiny_model("llama", 1, pad_token_id=0, initializer_range=0.15)
+    passes = FixedPasses(model, context=40)
+    lane = passes._free[0]
+    ran: list[int] = []
+    run = lane.run
 
-    model = tiny_model("llama", 1)
-    FixedPasses(model)
-    ids = torch.tensor([[1, 2, 3]])
-    options: dict[str, Any] = {
-        "attention_mask": torch.ones_like(ids),
-        "max_new_tokens": 9,
-        "do_sample": False,
-    }
-    expected = model.generate(ids, **options)
-    output = model.generate(ids, **options, custom_generate=custom_generate, drafter=NaiveCopier())
-    assert output.equal(expected)
+    def count(position: int, ids: Any) -> Any:
+        ran.append(position)
+        return run(position, ids)
+
+    lane.run = count  # type: ignore[method-assign]
+    ids = torch.tensor([[0, 5, 7, 3, 5, 7]])
+    masked = torch.ones_like(ids)
+    masked[0, 0] = 0
+    requests: list[tuple[bool, dict[str, Any]]] = [
+        (True, {"max_new_tokens": 30}),
+        (False, {"max_new_tokens": 36}),
+        (False, {"max_new_tokens": 20, "attention_mask": masked}),
+        (False, {"max_new_tokens": 20, "return_dict_in_generate": True, "output_scores": True}),
+    ]
+    for is_fixed, options in requests:
+        told = {"attention_mask": torch.ones_like(ids), "do_sample": sample} | options
+        results = []
+        for more in ({}, {"custom_generate": custom_generate, "drafter": NaiveCopier(), "passes": passes}):
+            torch.manual_seed(1)
+            output = model.generate(ids, **told, **more)
+            results.append(output if isinstance(output, torch.Tensor) else output.sequences)
+            results.append(torch.rand(1))  # draws go on alike
+        assert results[2].equal(results[0])
+        assert results[3].equal(results[1])
+        assert bool(ran) == is_fixed
+        ran.clear()
 
 
 def test_generations_with_a_watch_are_those_without() -> None:
