@@ -39,13 +39,22 @@ def free_bytes(device: torch.device) -> int | None:
     return int(torch.cuda.mem_get_info(device)[0])
 
 
-def check_weights(model: torch.nn.Module, name: str, device: torch.device) -> None:
-    """Refuse a model, still on the CPU, whose weights do not fit the device. Raises ``ModelError``."""
+def check_fits(model: Any, name: str, device: torch.device, *, context: int | None = None) -> None:
+    """Refuse a model, still on the CPU, that does not fit the device with the KV cache of a useful context.
+
+    Raises ``ModelError``.
+    """
     free, weights = free_bytes(device), weight_bytes(model)
-    if free is not None and weights > free * (1 - _SPARE_SHARE):
+    if free is None:
+        return
+    tokens = context or SHORTEST_CONTEXT
+    # A model without attention has no such cache.
+    has_heads = hasattr(model.config.get_text_config(decoder=True), "num_attention_heads")
+    cache = tokens * kv_bytes_per_token(model) if has_heads else 0
+    if weights + cache > free * (1 - _SPARE_SHARE):
         raise ModelError(
-            f"{name} does not fit {device}: weights {_size(weights)}, free {_size(free)}; use dtype='bfloat16', "
-            "a smaller model or device='cpu'"
+            f"{name} does not fit {device}: weights {_size(weights)}, KV cache of {tokens} tokens {_size(cache)}, "
+            f"free {_size(free)}; use dtype='bfloat16', a smaller model or device='cpu'"
         )
 
 

@@ -28,7 +28,7 @@ from lookupdec.errors import InputError, ModelError, UnsupportedCacheError
 from lookupdec.hf.bitwise import prepare
 from lookupdec.hf.default_model import convert_default_model, first_line, quiet_transformers
 from lookupdec.hf.fixed_width import Progress
-from lookupdec.hf.memory import check_weights
+from lookupdec.hf.memory import check_fits
 from lookupdec.hf.passes import FixedPasses, Passes
 from lookupdec.hf.target import vocabulary_size
 from lookupdec.hf.watch import Watch
@@ -197,19 +197,16 @@ def load(
     name = "SmolLM2-135M-Instruct" if model is None else str(model)
     source = _Source(str(convert_default_model())) if model is None else _locate(str(model))
     network, tokenizer = _read(source, name, chosen_dtype)
-    check_weights(network, name, chosen_device)
+    check_fits(network, name, chosen_device, context=context)
     try:
         network = network.to(chosen_device).eval()  # type: ignore[arg-type, unused-ignore]
-        is_bitwise = _prepare(network, name, exact)
-        fixed = None
-        if (
-            exact == "fixed"
-            or passes in ("fixed", "graphs")
-            or (passes == "auto" and chosen_device.type == "cuda")
-        ):
+        fixed, is_bitwise = None, False
+        if _wants_fixed(exact, passes, chosen_device):
             fixed = _fixed(
                 network, name, passes, one_width=exact == "fixed", context=context, progress=progress
             )
+        else:
+            is_bitwise = _prepare(network, name, exact)
     except torch.cuda.OutOfMemoryError as error:
         raise ModelError(
             f"{name} does not fit the memory of {chosen_device}: use a shorter context, passes='dynamic' or "
@@ -232,6 +229,12 @@ def _check_choices(exact: str, passes: str) -> None:
         raise ModelError("exact='fixed' needs passes of a fixed width: leave out passes='dynamic'")
     if exact == "bitwise" and passes in ("fixed", "graphs"):
         raise ModelError(f"exact='bitwise' needs passes='dynamic', not {passes!r}")
+
+
+def _wants_fixed(exact: Exact, passes: Passes, device: torch.device) -> bool:
+    if exact == "fixed" or passes in ("fixed", "graphs"):
+        return True
+    return passes == "auto" and device.type == "cuda" and exact != "bitwise"
 
 
 def _fixed(
@@ -267,7 +270,7 @@ def _fixed(
 
 def _prepare(model: PreTrainedModel, name: str, exact: Exact) -> bool:
     halves = model.device.type == "cpu" and model.dtype in (torch.bfloat16, torch.float16)
-    if exact in ("fast", "fixed") or (exact == "auto" and not halves):
+    if exact == "fast" or (exact == "auto" and not halves):
         return False
     report = prepare(model)
     if not report.exact:

@@ -69,6 +69,13 @@ def test_one_width_is_loaded_by_name(folder: Path) -> None:
     assert not model.is_bitwise
 
 
+def test_fixed_passes_in_half_precision_are_not_called_bitwise(folder: Path) -> None:
+    model = load(folder, device="cpu", passes="fixed", dtype="bfloat16")
+    assert model.passes is not None
+    assert not model.is_bitwise
+    assert len(generate(model, "abc abc", Settings(max_new_tokens=20, eos_token_id=())).ids) == 20
+
+
 def test_choices_that_exclude_each_other(folder: Path) -> None:
     assert "unknown exact 'exactly': use auto, bitwise, fixed or fast" in refusal(folder, exact="exactly")
     assert "unknown passes 'some': use auto, dynamic, fixed or graphs" in refusal(folder, passes="some")
@@ -199,11 +206,11 @@ class TestMemory:
     def test_weights_that_do_not_fit_are_refused_before_they_are_moved(
         self, folder: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr(memory, "free_bytes", lambda device: 30_000)
+        monkeypatch.setattr(memory, "free_bytes", lambda device: 400_000)
         monkeypatch.setattr(torch.nn.Module, "to", lambda *_: pytest.fail("the weights were moved"))
         message = refusal(folder, device="cpu")
         assert message.endswith(
-            "does not fit cpu: weights 0.2 MB, free 0.0 MB; use dtype='bfloat16', a smaller model or device='cpu'"
+            "does not fit cpu: weights 0.2 MB, KV cache of 1024 tokens 0.4 MB, free 0.4 MB; use dtype='bfloat16', a smaller model or device='cpu'"
         )
 
     def test_a_cache_that_does_not_fit_is_refused_with_the_numbers_before_a_pass(
