@@ -210,7 +210,8 @@ class TestMemory:
         monkeypatch.setattr(torch.nn.Module, "to", lambda *_: pytest.fail("the weights were moved"))
         message = refusal(folder, device="cpu")
         assert message.endswith(
-            "does not fit cpu: weights 0.2 MB, KV cache of 1024 tokens 0.4 MB, free 0.4 MB; use dtype='bfloat16', a smaller model or device='cpu'"
+            "does not fit cpu: weights 0.2 MB, KV cache of 1024 tokens 0.4 MB, free 0.4 MB; "
+            "use dtype='bfloat16', a smaller model or device='cpu'"
         )
 
     def test_a_cache_that_does_not_fit_is_refused_with_the_numbers_before_a_pass(
