@@ -86,6 +86,7 @@ def embedded_engine(settings: Settings) -> EmbeddedEngine:
         max_queued=settings.max_queued,
         kv_bytes=settings.kv_megabytes << 20,
         cache_bytes=settings.cache_megabytes << 20,
+        prefix_bytes=settings.prefix_megabytes << 20,
     )
 
 

@@ -96,6 +96,8 @@ class EmbeddedEngine:
         Budget for the KV caches of running requests; one request always runs.
     cache_bytes
         Budget for past outputs.
+    prefix_bytes
+        Budget for kept prefixes; 0 keeps none.
     """
 
     def __init__(
@@ -106,12 +108,14 @@ class EmbeddedEngine:
         max_queued: int = 32,
         kv_bytes: int = 2 << 30,
         cache_bytes: int = 64 << 20,
+        prefix_bytes: int = 512 << 20,
     ) -> None:
         self._load = load
         self._max_running = max_running
         self._max_queued = max_queued
         self._kv_bytes = kv_bytes
         self._cache_bytes = cache_bytes
+        self._prefix_bytes = prefix_bytes
         self._runner: Runner | None = None
         self._failure = ""
         self._state: State = "loading"
@@ -140,9 +144,16 @@ class EmbeddedEngine:
     @property
     def capacity(self) -> Capacity:
         """How busy the engine is."""
-        cached = self._runner.cache.nbytes if self._runner else 0
+        runner = self._runner
         with self._changed:
-            return Capacity(self._state, len(self._running), len(self._waiting), cached, self._failure)
+            return Capacity(
+                self._state,
+                running=len(self._running),
+                waiting=len(self._waiting),
+                cache_bytes=runner.cache.nbytes if runner else 0,
+                prefix_bytes=runner.prefixes.nbytes if runner else 0,
+                failure=self._failure,
+            )
 
     def encode_prompt(self, prompt: Prompt) -> list[int]:
         """Return the ids of a prompt."""
@@ -228,7 +239,7 @@ class EmbeddedEngine:
 
     def _work(self) -> None:
         try:
-            runner = Runner(self._load(), cache_bytes=self._cache_bytes)
+            runner = Runner(self._load(), cache_bytes=self._cache_bytes, prefix_bytes=self._prefix_bytes)
             runner.warm_up()
         except Exception as error:
             if not isinstance(error, LookupDecError):

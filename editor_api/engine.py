@@ -82,7 +82,10 @@ class TokenScore:
 
 @dataclass(frozen=True, slots=True)
 class Piece:
-    """What one forward pass added to an answer. ``stats`` may be read once ``finish_reason`` is set."""
+    """What one forward pass added to an answer; nothing where it read a part of the prompt.
+
+    ``stats`` may be read once ``finish_reason`` is set.
+    """
 
     text: str
     step: Step
@@ -93,12 +96,16 @@ class Piece:
 
 @dataclass(frozen=True, slots=True)
 class Capacity:
-    """How busy an engine is. ``cache_bytes`` are those of past outputs; ``failure`` says why loading failed."""
+    """How busy an engine is. ``cache_bytes`` are those of past outputs, ``prefix_bytes`` of kept prefixes.
+
+    ``failure`` says why loading failed.
+    """
 
     state: State
     running: int = 0
     waiting: int = 0
     cache_bytes: int = 0
+    prefix_bytes: int = 0
     failure: str = ""
 
 

@@ -79,12 +79,16 @@ class Generation:
         prompts = {id(request.prompt): request.prompt for request in self.requests}
         prompt = sum(map(len, prompts.values()))
         completion = sum(len(answer.ids) for answer in answers)
+        cached = {
+            id(self.requests[answer.index // self.copies].prompt): answer.stats.cached_tokens
+            for answer in reversed(answers)  # of several answers to one prompt, the first has read it
+        }
         accepted = sum(int(LCSseq.similarity(self.prediction, answer.ids)) for answer in answers)
         return {
             "prompt_tokens": prompt,
             "completion_tokens": completion,
             "total_tokens": prompt + completion,
-            "prompt_tokens_details": {"cached_tokens": 0, "audio_tokens": 0},
+            "prompt_tokens_details": {"cached_tokens": sum(cached.values()), "audio_tokens": 0},
             "completion_tokens_details": {
                 "accepted_prediction_tokens": accepted,
                 "rejected_prediction_tokens": len(self.prediction) * len(answers) - accepted,

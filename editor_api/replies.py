@@ -155,7 +155,8 @@ def timings(all_stats: Iterable[Stats]) -> Json:
     predicted = sum(stats.tokens for stats in every)
     decode_seconds = sum(stats.drafting_seconds + stats.verifying_seconds for stats in every)
     return {
-        "prompt_n": sum(stats.prompt_tokens for stats in every),
+        "cache_n": sum(stats.cached_tokens for stats in every),
+        "prompt_n": sum(stats.prompt_tokens - stats.cached_tokens for stats in every),
         "prompt_ms": _milliseconds(sum(stats.prefill_seconds for stats in every)),
         "predicted_n": predicted,
         "predicted_ms": _milliseconds(decode_seconds),

@@ -15,6 +15,9 @@ from lookupdec.errors import InputError
 if TYPE_CHECKING:
     from lookupdec.hf import Chunk, LanguageModel, TokenLogprob
 
+PREFILL_CHUNK_SIZE = 256
+"""Tokens of a prompt that one turn reads."""
+
 _LEARNERS = 64  # tenants whose learnt habits are kept, at 0.6 MB each
 _WARM_UP_TEXT = "def area(width, height):\n    return width * height\n"
 _WARM_UP_TOKENS = 24
@@ -41,11 +44,19 @@ class Run:
 
 
 class Runner:
-    """A model with what outlives a request: past outputs, and what drafting has learnt, tenant by tenant."""
+    """A model with what outlives a request: past outputs, kept prefixes, and what drafting has learnt.
 
-    def __init__(self, model: LanguageModel, *, cache_bytes: int) -> None:
+    Each by tenant and session: nobody's text speeds up another's answer.
+    """
+
+    def __init__(self, model: LanguageModel, *, cache_bytes: int, prefix_bytes: int) -> None:
+        from lookupdec.hf import PrefixCache
+
         self.model = model
         self.cache = RollingCache(cache_bytes)
+        self.prefixes = PrefixCache(prefix_bytes)
+        # Between chunks other requests have their turn. Bitwise passes need prompts read as plain decoding does.
+        self._prefill_chunk_size = None if model.is_bitwise else PREFILL_CHUNK_SIZE
         self._learnt: OrderedDict[str, SurvivalModel] = OrderedDict()
         config: Any = model.model.config.get_text_config(decoder=True)
         self._vocabulary = int(config.vocab_size)
@@ -56,7 +67,11 @@ class Runner:
         """Start a request; nothing is computed yet. Raises ``LookupDecError``."""
         from lookupdec.hf import Settings, stream
 
-        settings = replace(Settings(**request.settings), deadline=seconds_left)
+        settings = replace(
+            Settings(**request.settings),
+            deadline=seconds_left,
+            prefill_chunk_size=self._prefill_chunk_size,
+        )
         if request.json_schema is not None:
             # Any: transformers takes every callable, whatever its types say.
             mask: Any = self._grammars.mask(request.json_schema, len(request.prompt))
@@ -68,6 +83,7 @@ class Runner:
             drafter=self._drafter(request),
             reference=request.reference or None,
             namespace=request.namespace,
+            prefixes=self.prefixes,
         )
         return Run(chunks, self)
 
@@ -118,6 +134,7 @@ class Runner:
                 pass
             run.close()
         self.cache.clear()
+        self.prefixes.clear()
         self._learnt.clear()
 
     def _drafter(self, request: Request) -> Drafter:

@@ -69,6 +69,7 @@ def _told(body: EditRequest, call: Call, result: EditResult) -> dict[str, Any]:
             "prompt_tokens": usage.prompt_tokens,
             "completion_tokens": usage.completion_tokens,
             "total_tokens": usage.prompt_tokens + usage.completion_tokens,
+            "prompt_tokens_details": {"cached_tokens": usage.cached_tokens},
         },
         "timings": timings([result.stats]),
     }

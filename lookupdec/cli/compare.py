@@ -69,7 +69,8 @@ def compare_command(  # noqa: PLR0913
             "path": source.path,
             "split": False,
         }
-        editor = load_editor(console, model, dtype, device, templates)
+        # Both read the whole prompt: neither may start from what the other has read.
+        editor = load_editor(console, model, dtype, device, templates, prefix_bytes=0)
         settings = generation_settings(temperature, seed, max_new_tokens)
         result, comparison = _compare(editor, console, request, settings)
         print_warnings(console, result)

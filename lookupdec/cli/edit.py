@@ -105,13 +105,18 @@ def edit_command(  # noqa: PLR0913
 
 
 def load_editor(
-    console: Console, model: str | None, dtype: str, device: str, templates: Path | None
+    console: Console,
+    model: str | None,
+    dtype: str,
+    device: str,
+    templates: Path | None,
+    **options: int,
 ) -> Editor:
-    """Load what edits; importing it takes a while, too."""
+    """Load what edits, with the ``options`` of ``Editor.load``; importing it takes a while, too."""
     with waiting(console, "loading the model"):
         from lookupdec.edit.editor import Editor
 
-        return Editor.load(model, dtype=dtype, device=device, templates=templates)
+        return Editor.load(model, dtype=dtype, device=device, templates=templates, **options)
 
 
 def _target(file: str, *, in_place: bool, output: Path | None) -> Path | None:

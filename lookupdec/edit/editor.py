@@ -11,7 +11,7 @@ from typing import Any
 
 from lookupdec.edit.answers import Answer, read_answer, read_summary
 from lookupdec.edit.diff import PositionEncoding, text_edits, unified_diff
-from lookupdec.edit.engine import Chunk, Engine, ModelEngine
+from lookupdec.edit.engine import DEFAULT_PREFIX_BYTES, Chunk, Engine, ModelEngine
 from lookupdec.edit.indent import reindented, retabbed
 from lookupdec.edit.plan import Planner, Question
 from lookupdec.edit.prompts import EditPrompt, Task, Templates, check_instruction, is_markdown
@@ -64,7 +64,7 @@ class _Reply:
 
 
 class Editor:
-    """Edits texts with one model. Keeps nothing from one request to the next."""
+    """Edits texts with one model. What outlives a request is kept by its engine."""
 
     def __init__(self, engine: Engine, *, templates: Templates | None = None) -> None:
         self.engine = engine
@@ -78,13 +78,17 @@ class Editor:
         dtype: str = "auto",
         device: str = "auto",
         templates: Path | None = None,
+        prefix_bytes: int = DEFAULT_PREFIX_BYTES,
     ) -> Editor:
         """Load a model to edit with: a hub id, a folder or a GGUF file; None is the default model.
 
-        ``templates`` is a folder with prompts to use instead of the built-in ones. Raises ``ModelError``.
+        ``templates`` is a folder with prompts to use instead of the built-in ones. ``prefix_bytes`` is the budget
+        for what recent prompts had the model compute: the next instruction on the same text starts from there.
+        Raises ``ModelError``.
         """
         read = Templates.load(templates)
-        return cls(ModelEngine.load(model, dtype=dtype, device=device), templates=read)
+        engine = ModelEngine.load(model, dtype=dtype, device=device, prefix_bytes=prefix_bytes)
+        return cls(engine, templates=read)
 
     def edit(  # noqa: PLR0913
         self,

@@ -15,7 +15,9 @@ from lookupdec.stats import Stats, Step
 
 if TYPE_CHECKING:
     from lookupdec.cache import RollingCache
-    from lookupdec.hf import LanguageModel
+    from lookupdec.hf import LanguageModel, PrefixCache
+
+DEFAULT_PREFIX_BYTES = 512 << 20
 
 
 class Chunk(Protocol):
@@ -95,24 +97,38 @@ class Engine(Protocol):
 
 @dataclass(slots=True)
 class ModelEngine:
-    """A transformers model as an engine. Earlier answers are kept for requests that name a namespace."""
+    """A transformers model as an engine.
+
+    Earlier answers are kept for requests that name a namespace. ``prefixes`` are the kept beginnings of
+    prompts: a second instruction on one text does not read the text again. None reads every prompt whole.
+    """
 
     model: LanguageModel
+    prefixes: PrefixCache | None = None
     _past: RollingCache | None = None
 
     @classmethod
     def load(
-        cls, model: str | Path | None = None, *, dtype: str = "auto", device: str = "auto"
+        cls,
+        model: str | Path | None = None,
+        *,
+        dtype: str = "auto",
+        device: str = "auto",
+        prefix_bytes: int = DEFAULT_PREFIX_BYTES,
     ) -> ModelEngine:
-        """Load a model; see ``lookupdec.hf.load``. Raises ``ModelError``."""
+        """Load a model; see ``lookupdec.hf.load``. Raises ``ModelError``.
+
+        ``prefix_bytes`` is the budget for kept prefixes; 0 keeps none.
+        """
         try:
-            from lookupdec.hf import load
+            from lookupdec.hf import PrefixCache, load
         except ModuleNotFoundError as error:
             if error.name not in ("torch", "transformers"):
                 raise
             raise ModelError(f"models need {error.name}: pip install 'lookupdec[hf]'") from error
 
-        return cls(load(model, dtype=dtype, device=device))
+        prefixes = PrefixCache(prefix_bytes) if prefix_bytes else None
+        return cls(load(model, dtype=dtype, device=device), prefixes)
 
     @property
     def name(self) -> str:
@@ -174,6 +190,7 @@ class ModelEngine:
             drafter=PlainDrafter() if plain else self._drafter(namespace),
             reference=None if plain else reference,
             namespace=namespace,
+            prefixes=self.prefixes,
         )
 
     def _drafter(self, namespace: str | None) -> Drafter | None:

@@ -52,7 +52,7 @@ class Summary:
 
 def usage_of(stats: Stats) -> Usage:
     """Return the token counts."""
-    return Usage(stats.prompt_tokens, stats.tokens)
+    return Usage(stats.prompt_tokens, stats.tokens, stats.cached_tokens)
 
 
 def total(all_stats: Iterable[Stats]) -> Stats:
@@ -60,6 +60,7 @@ def total(all_stats: Iterable[Stats]) -> Stats:
     result = Stats()
     for stats in all_stats:
         result.prompt_tokens += stats.prompt_tokens
+        result.cached_tokens += stats.cached_tokens
         result.tokens += stats.tokens
         result.passes += stats.passes
         result.drafted += stats.drafted

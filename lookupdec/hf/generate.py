@@ -28,6 +28,8 @@ from lookupdec.errors import ContextFullError, InputError
 from lookupdec.hf.choose import Chooser, CountPenalty
 from lookupdec.hf.logprobs import LogprobRecord, TokenLogprob
 from lookupdec.hf.models import LanguageModel, Prompt
+from lookupdec.hf.prefill import KeptPrefix
+from lookupdec.hf.prefixes import PrefixCache
 from lookupdec.hf.settings import Settings
 from lookupdec.hf.target import ModelTarget, check_model
 from lookupdec.hf.text import TextStream
@@ -93,9 +95,20 @@ def generate(
     drafter: Drafter | None = None,
     reference: str | Ids | slice | None = None,
     namespace: str | None = None,
+    prefixes: PrefixCache | None = None,
 ) -> Generation:
     """Generate the whole output; see ``stream``, which this joins."""
-    chunks = list(stream(model, prompt, settings, drafter=drafter, reference=reference, namespace=namespace))
+    chunks = list(
+        stream(
+            model,
+            prompt,
+            settings,
+            drafter=drafter,
+            reference=reference,
+            namespace=namespace,
+            prefixes=prefixes,
+        )
+    )
     last = chunks[-1]
     assert last.finish_reason is not None
     return Generation(
@@ -116,16 +129,20 @@ def stream(
     drafter: Drafter | None = None,
     reference: str | Ids | slice | None = None,
     namespace: str | None = None,
+    prefixes: PrefixCache | None = None,
 ) -> Generator[Chunk, None, None]:
     """Generate and yield a ``Chunk`` per forward pass; the last one has the finish reason.
 
     A chunk has as many tokens as the pass confirmed; who wants one event a token finds the text of each in
-    its ``pieces``.
+    its ``pieces``. Where the settings have the prompt read in chunks, an empty one comes after each but the
+    last.
 
     ``drafter`` is a fresh ``CopyDrafter`` where none is given; ``PlainDrafter()`` decodes plainly. A
     drafter serves one request at a time, so give every thread its own. ``reference`` is text expected to
-    come back: text, ids, or a span of the prompt's ids. What is wrong with the request is raised here,
-    before the first chunk is asked for. A consumer that stops early leaves nothing running.
+    come back: text, ids, or a span of the prompt's ids. ``prefixes`` saves reading what an earlier request of
+    the same ``namespace`` has read, and keeps what this one reads; a model with bitwise passes does without,
+    since it must read prompts as plain decoding does. What is wrong with the request is raised here, before the
+    first chunk is asked for. A consumer that stops early leaves nothing running.
 
     Raises ``ContextFullError``, ``InputError`` or ``UnsupportedCacheError``.
     """
@@ -147,8 +164,11 @@ def stream(
     if isinstance(reference, str):
         reference = model.encode_text(reference)
 
+    kept = KeptPrefix(None if model.is_bitwise else prefixes, target, ids, namespace or "")
+
     def steps(stats: Stats) -> Generator[Step, None, None]:
-        return decode(
+        yield from kept.prefill(stats)
+        passes = decode(
             target,
             CopyDrafter() if drafter is None else drafter,
             ids,
@@ -158,6 +178,7 @@ def stream(
             reference=reference,
             namespace=namespace,
         )
+        yield from kept.follow(passes)
 
     return _chunks(steps, ending, limit)
 
@@ -183,10 +204,15 @@ class _Ending:
         # An end-of-text token is no text, whichever token was declared to be one.
         if self._is_eos(token) or self._text.push(token):
             self.reason = "stop"
-        elif self._seconds is not None and monotonic() >= self._ends_at:
-            self.reason = "deadline"
+        else:
+            self.check_time()
         self._pieces.append(self._text.take(final=self.reason is not None))
         return self.reason is not None
+
+    def check_time(self) -> None:
+        """End the output where its time is over before there is a token."""
+        if self._seconds is not None and monotonic() >= self._ends_at:
+            self.reason = "deadline"
 
     def chunk(self, step: Step, stats: Stats, *, is_full: bool) -> Chunk:
         """Return the chunk of the tokens since the last one; ``is_full`` where there is no room for more."""
@@ -205,7 +231,12 @@ def _chunks(
     ending.begin()
     with closing(steps(stats)) as passes:
         for step in passes:
-            yield ending.chunk(step, stats, is_full=stats.tokens >= limit)
+            if not step.tokens:
+                ending.check_time()
+            chunk = ending.chunk(step, stats, is_full=stats.tokens >= limit)
+            yield chunk
+            if chunk.finish_reason is not None:
+                return
 
 
 def _seeded_generator(device: torch.device, seed: int | None) -> torch.Generator:

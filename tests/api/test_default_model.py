@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from pathlib import Path
+from statistics import median
 from time import perf_counter
 from typing import Any
 
@@ -11,6 +13,7 @@ import openai
 import pytest
 
 from editor_api.app import embedded_engine
+from editor_api.embedded import EmbeddedEngine
 from editor_api.settings import Settings
 from lookupdec.hf import LanguageModel, generate, load
 from lookupdec.hf import Settings as Generation
@@ -107,3 +110,23 @@ def test_an_edit(model_served: Served) -> None:
 
 def test_models_tell_the_context(sdk: openai.OpenAI) -> None:
     assert sdk.models.list().data[0].model_extra == {"context_length": 8192, "max_model_len": 8192}
+
+
+def test_time_does_not_tell_what_another_tenant_has_read(model: LanguageModel, tmp_path: Path) -> None:
+    file = tmp_path / "keys"
+    file.write_text("alice\nbob\n")
+    engine = EmbeddedEngine(lambda: model)
+
+    def seconds(key: str, text: str) -> float:
+        served.client.headers["authorization"] = f"Bearer {key}"
+        began = perf_counter()
+        assert served.chat(text, max_tokens=1).status_code == 200
+        return perf_counter() - began
+
+    with serving(engine, api_keys_file=file) as served:
+        until(lambda: engine.capacity.state == "ready")
+        texts = [f"Chapter {number}. " + "It was a dark and stormy night. " * 80 for number in range(3)]
+        first, again, others = ([seconds(key, text) for text in texts] for key in ("alice", "alice", "bob"))
+    # Her own second question shows that a leak would be seen.
+    assert median(again) < 0.5 * median(first)
+    assert median(others) > 0.7 * median(first)

@@ -6,7 +6,9 @@ import pytest
 from lookupdec.decode import PlainDrafter
 from lookupdec.edit.engine import ModelEngine
 from lookupdec.errors import InputError, ModelError
+from lookupdec.hf import PrefixCache
 
+PREFIXES = PrefixCache()
 MESSAGES = [
     {"role": "system", "content": "You edit."},
     {"role": "user", "content": "````\na\n```\n````\n\nChange it."},
@@ -42,14 +44,14 @@ def calls(monkeypatch):
 
 
 def engine(chat_template: str | None) -> ModelEngine:
-    return ModelEngine(FakeModel(chat_template))  # type: ignore[arg-type]
+    return ModelEngine(FakeModel(chat_template), PREFIXES)  # type: ignore[arg-type]
 
 
 def test_messages_go_through_the_models_chat_template(calls):
     engine("{{ messages }}").stream(MESSAGES, "a", {"seed": 3})
     ((_model, prompt, settings), options) = calls[0]
     assert (prompt, settings.seed, settings.stop_strings) == (MESSAGES, 3, ())
-    assert options == {"drafter": None, "reference": "a", "namespace": None}
+    assert options == {"drafter": None, "reference": "a", "namespace": None, "prefixes": PREFIXES}
 
 
 def test_a_model_without_one_continues_an_open_code_block(calls):
