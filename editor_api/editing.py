@@ -66,7 +66,7 @@ class TurnTakingModel:
     def stream(
         self,
         messages: Sequence[Mapping[str, str]],
-        reference: str,
+        reference: str | Sequence[str],
         settings: Mapping[str, Any],
         *,
         plain: bool = False,
@@ -79,7 +79,7 @@ class TurnTakingModel:
             prompt=prompt,
             settings=settings,
             namespace=namespace or "",
-            reference=reference,
+            reference=(reference,) if isinstance(reference, str) else reference,
             drafting=not plain,
             admitted=self._asked > 0,
             **self._request,

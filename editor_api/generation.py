@@ -15,6 +15,7 @@ from editor_api.errors import ApiError, bad_value, context_exceeded
 from editor_api.schemas import GenerationRequest, joined
 from editor_api.service import Call
 from editor_api.work import Work
+from lookupdec.edit import other_forms
 from lookupdec.stats import Stats
 
 _SEEDS = 2**63
@@ -125,6 +126,7 @@ async def planned(  # noqa: PLR0913
     await asyncio.to_thread(engine.check, chosen, json_schema)
     prediction_text = joined(body.prediction.content) if body.prediction else ""
     reference = prediction_text or call.text_to_edit(contents)
+    asked = "json" if json_schema is not None else "\n".join(contents)
 
     def encode() -> tuple[list[list[int]], list[int]]:
         return [engine.encode_prompt(prompt) for prompt in prompts], engine.encode_text(prediction_text)
@@ -141,7 +143,7 @@ async def planned(  # noqa: PLR0913
             tenant=call.tenant,
             namespace=call.namespace(body.session or body.prompt_cache_key),
             deadline=min(body.deadline or settings.deadline, settings.deadline),
-            reference=reference,
+            reference=(reference, *other_forms(reference, asked)) if reference else (),
             drafting=settings.drafting,
             json_schema=json_schema,
             admitted=place > 0,

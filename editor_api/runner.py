@@ -126,7 +126,7 @@ class Runner:
             tenant="",
             namespace="",
             deadline=600.0,
-            reference=_WARM_UP_TEXT,
+            reference=(_WARM_UP_TEXT,),
         )
         for _ in range(2):  # the second finds the first one's output
             run = self.begin(request, request.deadline)

@@ -12,6 +12,7 @@ from typing import Any
 from lookupdec.edit.answers import Answer, read_answer, read_summary
 from lookupdec.edit.diff import PositionEncoding, text_edits, unified_diff
 from lookupdec.edit.engine import DEFAULT_PREFIX_BYTES, Chunk, Engine, ModelEngine
+from lookupdec.edit.forms import other_forms
 from lookupdec.edit.indent import reindented, retabbed
 from lookupdec.edit.plan import Planner, Question
 from lookupdec.edit.prompts import EditPrompt, Task, Templates, check_instruction, is_markdown
@@ -262,12 +263,12 @@ class Editor:
                 return
 
     def _answer(self, question: Question, request: _Request) -> _Reply:
-        reference = question.original if request.reference is None else request.reference
+        expected = question.original if request.reference is None else request.reference
         parts: list[str] = []
         last: Chunk | None = None
         chunks = self.engine.stream(
             question.messages,
-            reference,
+            (expected, *other_forms(expected, request.prompt.instruction)),
             request.settings,
             plain=request.plain,
             namespace=request.namespace,

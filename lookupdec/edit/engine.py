@@ -81,7 +81,7 @@ class Engine(Protocol):
     def stream(
         self,
         messages: Messages,
-        reference: str,
+        reference: str | Sequence[str],
         settings: Mapping[str, Any],
         *,
         plain: bool = False,
@@ -89,8 +89,8 @@ class Engine(Protocol):
     ) -> Generator[Chunk, None, None]:
         """Answer, a chunk per pass.
 
-        ``reference`` is expected to come back, and so are earlier answers in the same ``namespace``, None for
-        none of them; ``plain`` drafts nothing.
+        ``reference`` is expected to come back (of several texts one of them, the first most likely), and so are
+        earlier answers in the same ``namespace``, None for none of them; ``plain`` drafts nothing.
         """
         ...
 
@@ -170,7 +170,7 @@ class ModelEngine:
     def stream(
         self,
         messages: Messages,
-        reference: str,
+        reference: str | Sequence[str],
         settings: Mapping[str, Any],
         *,
         plain: bool = False,

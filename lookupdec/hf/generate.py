@@ -7,7 +7,7 @@ same thing.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from time import monotonic
@@ -33,7 +33,7 @@ from lookupdec.hf.prefixes import PrefixCache
 from lookupdec.hf.settings import Settings
 from lookupdec.hf.target import ModelTarget, check_model
 from lookupdec.hf.text import TextStream
-from lookupdec.ids import Ids
+from lookupdec.ids import Ids, Reference
 from lookupdec.stats import Stats, Step
 
 FinishReason = Literal["stop", "length", "deadline"]
@@ -93,7 +93,7 @@ def generate(
     settings: Settings = _DEFAULTS,
     *,
     drafter: Drafter | None = None,
-    reference: str | Ids | slice | None = None,
+    reference: str | Sequence[str] | Ids | slice | None = None,
     namespace: str | None = None,
     prefixes: PrefixCache | None = None,
 ) -> Generation:
@@ -127,7 +127,7 @@ def stream(
     settings: Settings = _DEFAULTS,
     *,
     drafter: Drafter | None = None,
-    reference: str | Ids | slice | None = None,
+    reference: str | Sequence[str] | Ids | slice | None = None,
     namespace: str | None = None,
     prefixes: PrefixCache | None = None,
 ) -> Generator[Chunk, None, None]:
@@ -139,7 +139,8 @@ def stream(
 
     ``drafter`` is a fresh ``CopyDrafter`` where none is given; ``PlainDrafter()`` decodes plainly. A
     drafter serves one request at a time, so give every thread its own. ``reference`` is text expected to
-    come back: text, ids, or a span of the prompt's ids. ``prefixes`` saves reading what an earlier request of
+    come back: text, ids, or a span of the prompt's ids; of several texts the first, or one of the others in its
+    place. ``prefixes`` saves reading what an earlier request of
     the same ``namespace`` has read, and keeps what this one reads; a model with bitwise passes does without,
     since it must read prompts as plain decoding does. What is wrong with the request is raised here, before the
     first chunk is asked for. A consumer that stops early leaves nothing running.
@@ -161,8 +162,7 @@ def stream(
     target = ModelTarget(
         model.model, prepared.inputs, chooser, prefill_chunk=prepared.config.prefill_chunk_size
     )
-    if isinstance(reference, str):
-        reference = model.encode_text(reference)
+    expected = _reference(model, reference)
 
     kept = KeptPrefix(None if model.is_bitwise else prefixes, target, ids, namespace or "")
 
@@ -175,7 +175,7 @@ def stream(
             limit=limit,
             is_last=ending.is_last,
             stats=stats,
-            reference=reference,
+            reference=expected,
             namespace=namespace,
         )
         yield from kept.follow(passes)
@@ -237,6 +237,18 @@ def _chunks(
             yield chunk
             if chunk.finish_reason is not None:
                 return
+
+
+def _reference(
+    model: LanguageModel, reference: str | Sequence[str] | Ids | slice | None
+) -> Ids | slice | Reference | None:
+    texts: list[str] = [reference] if isinstance(reference, str) else []
+    if isinstance(reference, Sequence) and not isinstance(reference, str):
+        texts = [item for item in reference if isinstance(item, str)]
+    if not texts:
+        return reference  # type: ignore[return-value]
+    first, *others = map(model.encode_text, texts)
+    return Reference(first, others)
 
 
 def _seeded_generator(device: torch.device, seed: int | None) -> torch.Generator:

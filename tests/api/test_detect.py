@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import time
 
 import pytest
 
 from editor_api.detect import text_to_edit
 from tests.api.fakes import FakeEngine
-from tests.api.serving import serving
+from tests.api.serving import Served, serving
 
 CODE = "def f(x):\n    return x"
 OTHER = "z = 1"
@@ -103,11 +104,23 @@ def test_what_is_found_is_the_reference_unless_a_prediction_is_sent(fake: FakeEn
         served.chat(content)
         served.client.post("/v1/completions", json={"prompt": content})
         served.chat(content, prediction={"type": "content", "content": "p"})
-    assert [job.request.reference for job in fake.jobs] == [CODE, CODE, "p"]
+    assert [job.request.reference for job in fake.jobs] == [(CODE,), (CODE,), ("p",)]
 
 
 def test_without_drafting_nothing_is_searched(fake: FakeEngine) -> None:
     with serving(fake, drafting=False) as served:
         served.chat(PROMPTS["morph"][0])
-    assert fake.jobs[0].request.reference is None
+    assert fake.jobs[0].request.reference == ()
     assert not fake.jobs[0].request.drafting
+
+
+def test_code_in_json_is_expected_where_json_is_asked_for(fake: FakeEngine, served: Served) -> None:
+    asked = f"original code:\n{CODE}\n\nmodified code:"
+    system = {"role": "system", "content": "Answer in JSON with the keys code and language."}
+    body = {"messages": [system, {"role": "user", "content": asked}]}
+    assert served.client.post("/v1/chat/completions", json=body).status_code == 200
+    schema = {"response_format": {"type": "json_object"}}
+    assert served.chat(asked, **schema).status_code == 200
+    assert served.chat(asked).status_code == 200
+    escaped = json.dumps(CODE)[1:-1]
+    assert [job.request.reference for job in fake.jobs] == [(CODE, escaped), (CODE, escaped), (CODE,)]

@@ -54,7 +54,8 @@ def test_the_text_is_the_reference_unless_a_prediction_is_given(fake: FakeEngine
     edit(served)
     edit(served, prediction="other\n")
     edit(served, prediction={"type": "content", "content": [{"type": "text", "text": "third\n"}]})
-    assert [job.request.reference for job in fake.jobs] == [TEXT.replace("\r\n", "\n"), "other\n", "third\n"]
+    expected = [TEXT.replace("\r\n", "\n"), "other\n", "third\n"]
+    assert [job.request.reference for job in fake.jobs] == [(text,) for text in expected]
 
 
 def test_only_what_is_asked_for_is_returned(served: Served) -> None:

@@ -104,7 +104,7 @@ def test_predictions_are_counted_by_what_came_back(fake: FakeEngine, served: Ser
     details = answer["usage"]["completion_tokens_details"]
     assert details["accepted_prediction_tokens"] == 8  # "Hello, " and one "o"
     assert details["rejected_prediction_tokens"] == 3
-    assert fake.jobs[0].request.reference == "Hello, moon"
+    assert fake.jobs[0].request.reference == ("Hello, moon",)
 
 
 def test_the_description_is_complete(served: Served) -> None:
