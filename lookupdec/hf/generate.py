@@ -189,7 +189,7 @@ class _Ending:
     def __init__(self, model: LanguageModel, settings: Settings, config: GenerationConfig) -> None:
         self.reason: FinishReason | None = None
         self.logprobs = None if settings.logprobs is None else LogprobRecord(settings.logprobs)
-        self._text = TextStream(model.tokenizer, settings.stop_strings)
+        self._text = TextStream(model.tokenizer, (*settings.stop_strings, *_own_stop_strings(model)))
         self._pieces: list[str] = []
         self._is_eos = stops_at(eos_ids(config))
         self._seconds = settings.deadline
@@ -237,6 +237,12 @@ def _chunks(
             yield chunk
             if chunk.finish_reason is not None:
                 return
+
+
+def _own_stop_strings(model: LanguageModel) -> tuple[str, ...]:
+    # `generate` of transformers is not told of them: it would want the tokenizer.
+    own = getattr(model.model.generation_config, "stop_strings", None) or ()
+    return (own,) if isinstance(own, str) else tuple(own)
 
 
 def _reference(
