@@ -1,7 +1,8 @@
 """The embedded engine: one thread that owns the model, where requests take turns pass by pass.
 
 A request is a generator of ``lookupdec.hf.stream`` with a KV cache and a drafter of its own; one ``next()`` is one
-forward pass. So a short edit does not wait behind a long rewrite. Nothing is batched.
+forward pass. The turn is that of whoever has used the least time, so a short edit does not wait behind a long
+rewrite. Nothing is batched.
 """
 
 from __future__ import annotations
@@ -47,6 +48,7 @@ class EmbeddedJob:
         self.submitted = monotonic()
         self.run: Run | None = None
         self.cancelled = False
+        self.used = 0.0  # seconds of the engine's thread; it begins where the least served one is
         self._stop = stop
         self._loop = asyncio.get_running_loop()
         self._items: asyncio.Queue[Piece | Exception] = asyncio.Queue()
@@ -263,8 +265,8 @@ class EmbeddedEngine:
                     if job.cancelled:  # its place is free at once, whoever is next
                         return job
                 if self._running:
-                    self._running.rotate(-1)
-                    return self._running[-1]
+                    # Fair by time, not by passes: one over a long draft takes as long as several short ones.
+                    return min(self._running, key=lambda job: job.used)
                 if self._is_closed:
                     return None
                 self._changed.wait()
@@ -281,10 +283,13 @@ class EmbeddedEngine:
             taken += runner.kv_bytes(self._waiting[0].request)
             if taken > self._kv_bytes and self._running:
                 return
-            self._running.append(self._waiting.popleft())
+            job = self._waiting.popleft()
+            job.used = min((other.used for other in self._running), default=0.0)
+            self._running.append(job)
 
     def _take_turn(self, runner: Runner, job: EmbeddedJob) -> None:
         item: Piece | Exception | None = None
+        began = monotonic()
         if not job.cancelled:
             try:
                 if job.run is None:
@@ -292,6 +297,7 @@ class EmbeddedEngine:
                 item = job.run.next_piece()
             except Exception as error:  # whatever a model raises ends its request, never this thread
                 item = error
+        job.used += monotonic() - began
         is_last = not isinstance(item, Piece) or item.finish_reason is not None
         if is_last:
             self._leave(job)

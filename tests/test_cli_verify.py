@@ -43,7 +43,10 @@ def break_the_cache(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(ModelTarget, "rewind", lambda self, count: rewind(self, max(0, count - 1)))
 
 
-def test_a_sound_model_gives_a_table_and_exit_code_0(tiny: LanguageModel, prompts: Path) -> None:
+def test_a_sound_model_gives_a_table_and_exit_code_0(
+    tiny: LanguageModel, prompts: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("lookupdec.cli.verify._SECONDS_A_LINE", 1e9)
     result = run("--prompts", prompts, "--max-new-tokens", 12)
     assert result.exit_code == 0
     assert result.stdout.startswith("tiny, float32 on cpu, fast passes, transformers ")
