@@ -37,6 +37,7 @@ async def execute(server: LookupServer, params: types.ExecuteCommandParams) -> d
     progress = Progress(server, params.work_done_token)
     try:
         order = Order.read(params)
+        job.needs_same_text = order.command != SUMMARIZE
         server.begin(order.uri, job)
         return await _carry_out(server, order, job, progress)
     except asyncio.CancelledError:
@@ -68,7 +69,6 @@ async def _carry_out(server: LookupServer, order: Order, job: Job, progress: Pro
         instruction = await choose(server)
         if not instruction:
             return _not_applied("no instruction was chosen")
-        _check_current(server, snapshot)
     await progress.begin(
         f"lookupdec: {'summarize' if order.command == SUMMARIZE else 'edit'}",
         "reading" if server.worker.is_ready else "waiting for the model",

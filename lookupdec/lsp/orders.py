@@ -36,6 +36,8 @@ class Order:
         """Read a command. Raises ``InputError`` with the shape that it must have."""
         try:
             return _read(params.command, params.arguments or ())
+        except InputError:
+            raise
         except (TypeError, ValueError) as error:
             raise InputError(f"{params.command} {_SHAPE}") from error
 

@@ -15,7 +15,7 @@ from pygls.protocol import LanguageServerProtocol, default_converter, lsp_method
 from lookupdec.edit.editor import Editor
 from lookupdec.errors import LookupDecError
 from lookupdec.lsp.actions import EDITS, SUMMARIES, code_actions
-from lookupdec.lsp.commands import execute
+from lookupdec.lsp.commands import CHANGED, execute
 from lookupdec.lsp.orders import EDIT, REWRITE, SUMMARIZE
 from lookupdec.lsp.progress import Progress
 from lookupdec.lsp.worker import Job, Worker
@@ -61,6 +61,12 @@ class LookupServer(LanguageServer):
         if older is not None:
             older.stop("replaced by a newer request")
 
+    def note_change(self, uri: str) -> None:
+        """End an edit of a document that is no longer what it was."""
+        job = self._jobs.get(uri)
+        if job is not None and job.needs_same_text and job.stop(CHANGED):
+            self.say(CHANGED, types.MessageType.Warning)
+
     def finish(self, job: Job) -> None:
         """Forget a request."""
         self._jobs = {uri: other for uri, other in self._jobs.items() if other is not job}
@@ -92,6 +98,8 @@ class LookupServer(LanguageServer):
         self.feature(types.INITIALIZE)(_initialize)
         self.feature(types.INITIALIZED)(_initialized)
         self.feature(types.TEXT_DOCUMENT_CODE_ACTION, options)(_code_action)
+        self.feature(types.TEXT_DOCUMENT_DID_CHANGE)(_changed)
+        self.feature(types.TEXT_DOCUMENT_DID_CLOSE)(_changed)
         self.feature(types.SHUTDOWN)(_shutdown)
         for name in (EDIT, REWRITE, SUMMARIZE):
             self.command(name)(_command())
@@ -129,6 +137,12 @@ async def _code_action(
     ls: LookupServer, params: types.CodeActionParams
 ) -> list[types.CodeAction | types.Command]:
     return await code_actions(ls, params)
+
+
+def _changed(
+    ls: LookupServer, params: types.DidChangeTextDocumentParams | types.DidCloseTextDocumentParams
+) -> None:
+    ls.note_change(params.text_document.uri)
 
 
 def _shutdown(ls: LookupServer, *_: object) -> None:

@@ -18,20 +18,27 @@ class Stopped(Exception):
 
 
 class Job:
-    """A request under way. ``reason`` says why it was stopped, None while it goes on."""
+    """A request under way. ``reason`` says why it was stopped, None while it goes on.
+
+    ``needs_same_text`` is whether it is in vain once the document changes, ``is_final`` whether its edit is with
+    the editor already.
+    """
 
     def __init__(self, task: asyncio.Task[object]) -> None:
         self._task = task
         self._stopped = threading.Event()
         self.reason: str | None = None
+        self.needs_same_text = True
         self.is_final = False
 
-    def stop(self, reason: str) -> None:
-        """End the request, its generation within one pass; not where its edit is with the editor already."""
-        if self.reason is None and not self.is_final:
-            self.reason = reason
-            self._task.cancel()
-            self.abandon()
+    def stop(self, reason: str) -> bool:
+        """End the request, its generation within one pass, and return whether there was something to end."""
+        if self.reason is not None or self.is_final:
+            return False
+        self.reason = reason
+        self._task.cancel()
+        self.abandon()
+        return True
 
     def abandon(self) -> None:
         """End the generation alone."""

@@ -10,11 +10,13 @@ import os
 import sys
 from collections.abc import AsyncIterator, Callable, Coroutine
 from pathlib import Path
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, Union
 
+from cattrs import Converter
 from lsprotocol import types
-from lsprotocol.converters import get_converter
 from pygls.lsp.client import LanguageClient
+from pygls.protocol import default_converter
 
 from lookupdec.edit import Position, TextEdit, apply_edits
 
@@ -31,11 +33,24 @@ EVERYTHING: dict[str, Any] = {
 }
 
 
+def _converter() -> Converter:
+    converter: Converter = default_converter()  # type: ignore[no-untyped-call]
+
+    def action(found: Any, _: object) -> types.Command | types.CodeAction:
+        # lsprotocol takes an action that has a command for that command.
+        if isinstance(found.get("command"), str):
+            return converter.structure(found, types.Command)
+        return converter.structure(found, types.CodeAction)
+
+    converter.register_structure_hook(Union[types.Command, types.CodeAction], action)  # noqa: UP007
+    return converter
+
+
 class Editor(LanguageClient):
     """Documents by URI, each with its version; ``answers`` are given to the questions of the server."""
 
     def __init__(self, encoding: str | None = None) -> None:
-        super().__init__("editor", "1")
+        super().__init__("editor", "1", converter_factory=_converter)
         self.encoding = encoding or "utf-16"
         self.texts: dict[str, str] = {}
         self.versions: dict[str, int] = {}
@@ -64,7 +79,8 @@ class Editor(LanguageClient):
             return None
 
         def progress(params: types.ProgressParams) -> None:
-            self.bars.append(params)
+            value: Any = params.value
+            self.bars.append(SimpleNamespace(token=params.token, value=SimpleNamespace(**value)))
             self._happened.set()
 
         def configuration(params: types.ConfigurationParams) -> list[Any]:
@@ -210,7 +226,7 @@ async def editing(
     wanted = dict(EVERYTHING if capabilities is None else capabilities)
     if encoding is not None:
         wanted["general"] = {"positionEncodings": [encoding]}
-    structured = get_converter().structure(wanted, types.ClientCapabilities)
+    structured = _converter().structure(wanted, types.ClientCapabilities)
     try:
         answer = await editor.initialize_async(
             types.InitializeParams(

@@ -13,7 +13,7 @@ def piece(text: str, selected: str, **options: bool):
     return piece_of(text, start, start + len(selected), **options)
 
 
-def chosen(found) -> str:
+def chosen(found):
     return found.text[found.start : found.end]
 
 
