@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from lookupdec.cli.common import Device, Dtype, ModelName, one_line_errors
+from lookupdec.cli.common import Device, Dtype, MaxNewTokens, ModelName, one_line_errors
 from lookupdec.errors import InputError
 
 if TYPE_CHECKING:
@@ -24,6 +24,7 @@ def lsp_command(
     model: ModelName = None,
     dtype: Dtype = "auto",
     device: Device = "auto",
+    max_new_tokens: MaxNewTokens = None,
 ) -> None:
     """Edit from within an editor: a language server with code actions. An editor starts this command."""
     with one_line_errors(stopped="stopped"):
@@ -32,15 +33,15 @@ def lsp_command(
         try:
             from lookupdec.lsp.transport import Address, serve
         except ModuleNotFoundError as error:
-            if error.name not in ("pygls", "lsprotocol"):
+            missing = (error.name or "").partition(".")[0]
+            if missing not in ("pygls", "lsprotocol"):
                 raise
-            raise InputError(
-                f"the language server needs {error.name}: pip install 'lookupdec[lsp]'"
-            ) from error
+            raise InputError(f"the language server needs {missing}: pip install 'lookupdec[lsp]'") from error
 
         def load() -> Editor:
             from lookupdec.edit.editor import Editor
 
             return Editor.load(model, dtype=dtype, device=device)
 
-        serve(load, None if tcp is None else Address.parse(tcp))
+        address = None if tcp is None else Address.parse(tcp)
+        serve(load, address, max_new_tokens=max_new_tokens)

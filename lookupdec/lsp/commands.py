@@ -98,7 +98,13 @@ async def _edit(  # noqa: PLR0913
     def work(editor: Editor) -> EditResult:
         job.check()
         if order.command == REWRITE and snapshot.is_prose:
-            return editor.rewrite(piece.text, instruction, path=snapshot.path, on_token=on_token)
+            return editor.rewrite(
+                piece.text,
+                instruction,
+                path=snapshot.path,
+                on_token=on_token,
+                max_new_tokens=server.max_new_tokens,
+            )
         return editor.edit(
             piece.text,
             instruction,
@@ -106,6 +112,7 @@ async def _edit(  # noqa: PLR0913
             language=snapshot.language or None,
             path=snapshot.path,
             on_token=on_token,
+            max_new_tokens=server.max_new_tokens,
         )
 
     return await server.worker.run(work)
@@ -152,7 +159,9 @@ async def _summarize(
     def work(editor: Editor) -> Summary:
         job.check()
         text = piece.text[piece.start : piece.end]
-        return editor.summarize(text, style=style or "paragraph", on_token=on_token)
+        return editor.summarize(
+            text, style=style or "paragraph", on_token=on_token, max_new_tokens=server.max_new_tokens
+        )
 
     summary = await server.worker.run(work)
     if not summary.complete:

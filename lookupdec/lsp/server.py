@@ -38,7 +38,7 @@ class LookupProtocol(LanguageServerProtocol):
 class LookupServer(LanguageServer):
     """A language server around one model. ``load`` is called once, in the background."""
 
-    def __init__(self, load: Callable[[], Editor]) -> None:
+    def __init__(self, load: Callable[[], Editor], *, max_new_tokens: int | None = None) -> None:
         # Whole texts: pygls counts lines at form feeds, too, which would put partial changes in the wrong place.
         super().__init__(
             "lookupdec",
@@ -48,6 +48,7 @@ class LookupServer(LanguageServer):
             converter_factory=default_converter,
         )
         self.worker = Worker(load)
+        self.max_new_tokens = max_new_tokens
         self.initialization_options: Any = None
         self.is_ending = False
         self.has_shut_down = False

@@ -44,14 +44,18 @@ class Address:
         return cls(host, int(port))
 
 
-def serve(load: Callable[[], Editor], address: Address | None = None) -> NoReturn:
+def serve(
+    load: Callable[[], Editor], address: Address | None = None, *, max_new_tokens: int | None = None
+) -> NoReturn:
     """Serve one editor until it leaves, and end the process: with 0 where it asked for that, else with 1.
+
+    ``max_new_tokens`` is the longest answer, None for what the model's context leaves.
 
     Raises ``InputError`` where the address cannot be used.
     """
     # Messages go to the editor; a log on standard error would show tracebacks there.
     logging.getLogger().addHandler(logging.NullHandler())
-    server = LookupServer(load)
+    server = LookupServer(load, max_new_tokens=max_new_tokens)
     with _standard_streams() if address is None else _connection(address) as (reader, writer):
         with contextlib.suppress(OSError, ValueError):  # the connection broke while something was sent
             server.start_io(reader, writer)

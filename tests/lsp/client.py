@@ -22,7 +22,7 @@ from lookupdec.edit import Position, TextEdit, apply_edits
 
 ROOT = Path(__file__).parents[2]
 URI = "file:///somewhere/text.py"
-SECONDS = 20.0
+SECONDS = 60.0
 
 EVERYTHING: dict[str, Any] = {
     "window": {"workDoneProgress": True, "showMessage": {"messageActionItem": {}}},
@@ -192,11 +192,13 @@ def as_json(selected: types.Range) -> dict[str, Any]:
     }
 
 
-async def launched(options: dict[str, Any] | None, encoding: str | None = None) -> Editor:
-    """Start a server: the scripted one, or for None the real command."""
+async def launched(options: dict[str, Any] | list[str], encoding: str | None = None) -> Editor:
+    """Start a server: the scripted one with its options, or the real command with its arguments."""
     editor = Editor(encoding)
-    what = ["lookupdec.cli", "lsp", "--stdio"] if options is None else None
-    command = what or ["tests.lsp.scripted_server", json.dumps(options)]
+    if isinstance(options, list):
+        command = ["lookupdec.cli", "lsp", "--stdio", *options]
+    else:
+        command = ["tests.lsp.scripted_server", json.dumps(options)]
     environment = {**os.environ, "OMP_NUM_THREADS": "1"}
     await editor.start_io(sys.executable, "-m", *command, cwd=ROOT, env=environment)
     return editor
@@ -214,15 +216,14 @@ def in_loop(test: Callable[..., Coroutine[Any, Any, None]]) -> Callable[..., Non
 
 @contextlib.asynccontextmanager
 async def editing(
-    options: dict[str, Any] | None = None,
+    options: dict[str, Any] | list[str] | None = None,
     *,
     encoding: str | None = None,
     capabilities: dict[str, Any] | None = None,
     initialization: Any = None,
-    real: bool = False,
 ) -> AsyncIterator[Editor]:
     """Run an editor with a server; afterwards the server has ended well and has printed nothing."""
-    editor = await launched(None if real else options or {}, encoding)
+    editor = await launched({} if options is None else options, encoding)
     wanted = dict(EVERYTHING if capabilities is None else capabilities)
     if encoding is not None:
         wanted["general"] = {"positionEncodings": [encoding]}

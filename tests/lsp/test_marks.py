@@ -2,7 +2,7 @@
 
 import pytest
 
-from lookupdec.lsp.marks import piece_of
+from lookupdec.lsp.marks import Piece, piece_of
 
 CODE = "import os\n\n# lookupdec: use pathlib\ndef one():\n    return os\n\ndef two():\n    return 2\n"
 ONE = "def one():\n    return os"
@@ -13,7 +13,7 @@ def piece(text: str, selected: str, **options: bool):
     return piece_of(text, start, start + len(selected), **options)
 
 
-def chosen(found):
+def chosen(found: Piece) -> str:
     return found.text[found.start : found.end]
 
 

@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+from typing import Any
 
 import pytest
 from lsprotocol import types
@@ -379,7 +380,7 @@ async def test_a_model_that_cannot_be_loaded_is_one_line():
 async def test_a_bad_request_is_one_line_with_the_remedy():
     async with editing() as editor:
         editor.open(TEXT)
-        for command, argument, message in [
+        cases: list[tuple[str, dict[str, Any], str]] = [
             ("lookupdec.edit", {"range": TWO, "instruction": " "}, "the instruction is empty"),
             ("lookupdec.edit", {"instruction": "x"}, 'needs a "range"'),
             ("lookupdec.edit", {"range": {"start": 1}, "instruction": "x"}, "takes one argument"),
@@ -392,7 +393,8 @@ async def test_a_bad_request_is_one_line_with_the_remedy():
             ("lookupdec.rewrite", {"version": "x"}, "takes one argument"),
             ("lookupdec.rewrite", {"uri": None}, "takes one argument"),
             ("lookupdec.rewrite", {"uri": "file:///closed"}, "open it first"),
-        ]:
+        ]
+        for command, argument, message in cases:
             editor.messages.clear()
             result = await editor.command(command, **argument)
             assert not result["applied"]
