@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from lsprotocol import types
 from pygls.exceptions import JsonRpcException
 
-from lookupdec.edit.editor import Editor
+from lookupdec.edit.editor import Editor, OnToken
 from lookupdec.edit.engine import Chunk
 from lookupdec.edit.results import EditResult, Summary
 from lookupdec.errors import InputError, LookupDecError
@@ -21,6 +23,8 @@ from lookupdec.lsp.worker import Job
 
 if TYPE_CHECKING:
     from lookupdec.lsp.server import LookupServer
+
+Answer = TypeVar("Answer")
 
 CHANGED = "the document has changed meanwhile: nothing was applied, ask again"
 
@@ -39,7 +43,10 @@ async def execute(server: LookupServer, params: types.ExecuteCommandParams) -> d
         order = Order.read(params)
         job.needs_same_text = order.command != SUMMARIZE
         server.begin(order.uri, job)
-        return await _carry_out(server, order, job, progress)
+        snapshot = Snapshot.of(server.workspace, order.uri)
+        if order.version is not None and order.version != snapshot.version:
+            raise _Refused(CHANGED)
+        return await _Run(server, order, snapshot, order.piece(snapshot), job, progress).result()
     except asyncio.CancelledError:
         job.abandon()
         if job.reason is None:  # the editor cancelled the request itself, and is told so by the protocol
@@ -56,124 +63,109 @@ async def execute(server: LookupServer, params: types.ExecuteCommandParams) -> d
         return _not_applied(message)
     finally:
         server.finish(job)
-        progress.end(job.reason or "done")
+        progress.end(job.reason or "nothing was applied")
 
 
-async def _carry_out(server: LookupServer, order: Order, job: Job, progress: Progress) -> dict[str, Any]:
-    snapshot = Snapshot.of(server.workspace, order.uri)
-    if order.version is not None and order.version != snapshot.version:
-        raise _Refused(CHANGED)
-    piece = order.piece(snapshot)
-    instruction = order.instruction or piece.instruction
-    if not instruction and order.command != SUMMARIZE:
-        instruction = await choose(server)
+@dataclass(frozen=True, slots=True)
+class _Run:
+    """One command under way, and all that belongs to it."""
+
+    server: LookupServer
+    order: Order
+    snapshot: Snapshot
+    piece: Piece
+    job: Job
+    progress: Progress
+
+    async def result(self) -> dict[str, Any]:
+        """Find the instruction, generate, and bring the answer to the editor."""
+        instruction = self.order.instruction or self.piece.instruction
+        if self.order.command == SUMMARIZE:
+            return self._shown(
+                await self._generated("summarize", self._summarize(instruction or "paragraph"))
+            )
+        instruction = instruction or await choose(self.server)
         if not instruction:
             return _not_applied("no instruction was chosen")
-    await progress.begin(
-        f"lookupdec: {'summarize' if order.command == SUMMARIZE else 'edit'}",
-        "reading" if server.worker.is_ready else "waiting for the model",
-        on_cancel=lambda: job.stop("cancelled"),
-    )
-    if order.command == SUMMARIZE:
-        return await _summarize(server, piece, instruction, job, progress)
-    result = await _edit(server, order, snapshot, piece, instruction, job, progress)
-    return await _apply(server, snapshot, piece, result, job, progress)
+        return await self._applied(await self._generated("edit", self._edit(instruction)))
 
+    def _edit(self, instruction: str) -> Callable[[Editor, OnToken], EditResult]:
+        piece, snapshot, limit = self.piece, self.snapshot, self.server.max_new_tokens
 
-async def _edit(  # noqa: PLR0913
-    server: LookupServer,
-    order: Order,
-    snapshot: Snapshot,
-    piece: Piece,
-    instruction: str,
-    job: Job,
-    progress: Progress,
-) -> EditResult:
-    meter = Meter(progress, piece.end - piece.start)
-
-    def on_token(chunk: Chunk) -> None:
-        job.check()
-        meter(chunk)
-
-    def work(editor: Editor) -> EditResult:
-        job.check()
-        if order.command == REWRITE and snapshot.is_prose:
-            return editor.rewrite(
+        def work(editor: Editor, on_token: OnToken) -> EditResult:
+            if self.order.command == REWRITE and snapshot.is_prose:
+                return editor.rewrite(
+                    piece.text, instruction, path=snapshot.path, on_token=on_token, max_new_tokens=limit
+                )
+            return editor.edit(
                 piece.text,
                 instruction,
+                selection=piece.selection,
+                language=snapshot.language or None,
                 path=snapshot.path,
                 on_token=on_token,
-                max_new_tokens=server.max_new_tokens,
+                max_new_tokens=limit,
             )
-        return editor.edit(
-            piece.text,
-            instruction,
-            selection=piece.selection,
-            language=snapshot.language or None,
-            path=snapshot.path,
-            on_token=on_token,
-            max_new_tokens=server.max_new_tokens,
+
+        return work
+
+    def _summarize(self, style: str) -> Callable[[Editor, OnToken], Summary]:
+        text, limit = self.piece.text[self.piece.start : self.piece.end], self.server.max_new_tokens
+
+        def work(editor: Editor, on_token: OnToken) -> Summary:
+            return editor.summarize(text, style=style, on_token=on_token, max_new_tokens=limit)
+
+        return work
+
+    async def _generated(self, title: str, work: Callable[[Editor, OnToken], Answer]) -> Answer:
+        """Do the work in the generating thread, with a progress bar around it."""
+        await self.progress.begin(
+            f"lookupdec: {title}",
+            "reading" if self.server.worker.is_ready else "waiting for the model",
+            on_cancel=lambda: self.job.stop("cancelled"),
         )
+        meter = Meter(self.progress, self.piece.end - self.piece.start)
 
-    return await server.worker.run(work)
+        def on_token(chunk: Chunk) -> None:
+            self.job.check()
+            meter(chunk)
 
+        def checked(editor: Editor) -> Answer:
+            self.job.check()
+            return work(editor, on_token)
 
-async def _apply(  # noqa: PLR0913
-    server: LookupServer,
-    snapshot: Snapshot,
-    piece: Piece,
-    result: EditResult,
-    job: Job,
-    progress: Progress,
-) -> dict[str, Any]:
-    if not result.complete:
-        raise _Refused(f"not applied, the answer is not complete: {'; '.join(result.warnings)}")
-    _check_current(server, snapshot)
-    new_text = piece.prefix + result.text
-    if new_text == snapshot.text:
-        raise _Refused("the model left everything as it is")
-    job.is_final = True
-    edit = snapshot.workspace_edit(new_text, versioned=_knows_versions(server))
-    params = types.ApplyWorkspaceEditParams(edit=edit, label="lookupdec")
-    try:
-        answer = await asyncio.shield(server.workspace_apply_edit_async(params))
-    except JsonRpcException as error:
-        raise _Refused(f"the editor did not apply the edit: {error.message}") from error
-    if not answer.applied:
-        raise _Refused(f"the editor did not apply the edit: {answer.failure_reason or CHANGED}")
-    for warning in result.warnings:
-        server.say(warning, types.MessageType.Warning)
-    progress.end(figures(result.stats))
-    return {"applied": True, "figures": figures(result.stats), "warnings": list(result.warnings)}
+        return await self.server.worker.run(checked)
 
+    async def _applied(self, result: EditResult) -> dict[str, Any]:
+        if not result.complete:
+            raise _Refused(f"not applied, the answer is not complete: {'; '.join(result.warnings)}")
+        if not self.snapshot.is_current(self.server.workspace):
+            raise _Refused(CHANGED)
+        new_text = self.piece.prefix + result.text
+        if new_text == self.snapshot.text:
+            raise _Refused("the model left everything as it is")
+        self.job.is_final = True
+        edit = self.snapshot.workspace_edit(new_text, versioned=_knows_versions(self.server))
+        params = types.ApplyWorkspaceEditParams(edit=edit, label="lookupdec")
+        try:
+            answer = await asyncio.shield(self.server.workspace_apply_edit_async(params))
+        except JsonRpcException as error:
+            raise _Refused(f"the editor did not apply the edit: {error.message}") from error
+        if not answer.applied:
+            raise _Refused(f"the editor did not apply the edit: {answer.failure_reason or CHANGED}")
+        for warning in result.warnings:
+            self.server.say(warning, types.MessageType.Warning)
+        self.progress.end(figures(result.stats))
+        return {"applied": True, "figures": figures(result.stats), "warnings": list(result.warnings)}
 
-async def _summarize(
-    server: LookupServer, piece: Piece, style: str, job: Job, progress: Progress
-) -> dict[str, Any]:
-    meter = Meter(progress, (piece.end - piece.start) // 4)
-
-    def on_token(chunk: Chunk) -> None:
-        job.check()
-        meter(chunk)
-
-    def work(editor: Editor) -> Summary:
-        job.check()
-        text = piece.text[piece.start : piece.end]
-        return editor.summarize(
-            text, style=style or "paragraph", on_token=on_token, max_new_tokens=server.max_new_tokens
+    def _shown(self, summary: Summary) -> dict[str, Any]:
+        if not summary.complete:
+            raise _Refused("; ".join(summary.warnings))
+        self.server.window_show_message(
+            types.ShowMessageParams(type=types.MessageType.Info, message=summary.text)
         )
-
-    summary = await server.worker.run(work)
-    if not summary.complete:
-        raise _Refused("; ".join(summary.warnings))
-    server.window_show_message(types.ShowMessageParams(type=types.MessageType.Info, message=summary.text))
-    progress.end(figures(summary.stats))
-    return {"summary": summary.text, "figures": figures(summary.stats)}
-
-
-def _check_current(server: LookupServer, snapshot: Snapshot) -> None:
-    if not snapshot.is_current(server.workspace):
-        raise _Refused(CHANGED)
+        self.progress.end(figures(summary.stats))
+        return {"summary": summary.text, "figures": figures(summary.stats)}
 
 
 def _knows_versions(server: LookupServer) -> bool:

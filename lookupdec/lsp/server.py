@@ -8,7 +8,7 @@ from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
 from lsprotocol import types
-from pygls.exceptions import JsonRpcInvalidParams
+from pygls.exceptions import FeatureRequestError, JsonRpcInvalidParams
 from pygls.lsp.server import LanguageServer
 from pygls.protocol import LanguageServerProtocol, default_converter, lsp_method
 
@@ -77,9 +77,9 @@ class LookupServer(LanguageServer):
         line = " ".join(message.split())
         self.window_show_message(types.ShowMessageParams(type=kind, message=f"lookupdec: {line}"))
 
-    def report_server_error(self, error: Exception, source: Any) -> None:  # noqa: ARG002
-        """Tell the user what went wrong with a message, unless nobody is there to be told."""
-        if not self.is_ending:
+    def report_server_error(self, error: Exception, source: Any) -> None:
+        """Tell the user what went wrong with a message; a request has that in its answer."""
+        if source is not FeatureRequestError and not self.is_ending:
             # What fails while this is sent must not be reported in turn.
             self.is_ending = True
             self.say(f"a message could not be handled: {error}", types.MessageType.Error)
