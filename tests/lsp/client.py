@@ -58,6 +58,8 @@ class Editor(LanguageClient):
         self.questions: list[types.ShowMessageRequestParams] = []
         self.bars: list[Any] = []
         self.edits: list[types.WorkspaceEdit] = []
+        self.may_answer = asyncio.Event()
+        self.may_answer.set()
         self.answer: Callable[[list[str]], str | None] = lambda titles: titles[0]
         self.settings: Any = None
         self.applies = True
@@ -69,9 +71,10 @@ class Editor(LanguageClient):
             self.messages.append(params)
             self._happened.set()
 
-        def question(params: types.ShowMessageRequestParams) -> types.MessageActionItem | None:
+        async def question(params: types.ShowMessageRequestParams) -> types.MessageActionItem | None:
             self.questions.append(params)
             self._happened.set()
+            await self.may_answer.wait()
             title = self.answer([action.title for action in params.actions or []])
             return None if title is None else types.MessageActionItem(title)
 

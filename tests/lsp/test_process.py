@@ -135,7 +135,7 @@ def test_the_command_ends_where_nobody_speaks_to_it():
 @in_loop
 async def test_the_default_model_edits_over_the_real_command():
     text = "def add(a, b):\n    return a - b\n\n\nprint(add(1, 2))\n"
-    async with editing(["--max-new-tokens", "80"]) as editor:
+    async with editing(["--max-new-tokens", "60"]) as editor:
         editor.open(text)
         result = await editor.command("lookupdec.rewrite", instruction="Rename add to plus.")
         if result["applied"]:
@@ -143,5 +143,3 @@ async def test_the_default_model_edits_over_the_real_command():
             assert "tokens per pass" in result["figures"]
         else:
             assert editor.shown == [f"lookupdec: {result['reason']}"]
-        summary = await editor.command("lookupdec.summarize", instruction="one sentence.")
-        assert summary.get("summary") or summary["reason"] == "the summary is empty or was cut"

@@ -316,6 +316,35 @@ async def test_a_cancelled_request_stops_within_a_pass(how, tmp_path):
 
 
 @in_loop
+async def test_a_request_that_waits_can_be_cancelled(tmp_path):
+    passes = tmp_path / "passes"
+    async with editing(YIELD | {"load": 1.0, "passes": str(passes)}) as editor:
+        editor.open(TEXT)
+        answer = editor.start("lookupdec.rewrite", request="mine", instruction="Yield.")
+        await editor.until(lambda: len(editor.bars) == 2)
+        editor.cancel_request(types.CancelParams("mine"))
+        with pytest.raises(JsonRpcException, match="cancel"):
+            await answer
+        await editor.until(lambda: [bar.value.kind for bar in editor.bars].count("end") == 2)
+        assert (await editor.command("lookupdec.summarize"))["summary"]
+        assert passes.read_text().split().count("0") == 1
+
+
+@in_loop
+async def test_an_answer_to_a_question_of_the_past_is_let_be():
+    async with editing(YIELD) as editor:
+        editor.open(TEXT)
+        editor.may_answer.clear()
+        older = editor.start("lookupdec.edit", range=TWO)
+        await editor.until(lambda: editor.questions)
+        assert (await editor.command("lookupdec.rewrite", instruction="Yield."))["applied"]
+        assert (await older)["reason"] == "replaced by a newer request"
+        editor.may_answer.set()
+        assert (await editor.command("lookupdec.summarize"))["summary"]
+        assert len(editor.edits) == 1 and len(editor.messages) == 1
+
+
+@in_loop
 async def test_a_newer_request_replaces_the_older_one_on_the_same_document(tmp_path):
     passes = tmp_path / "passes"
     async with editing(YIELD | {"delay": 0.03, "passes": str(passes)}) as editor:
