@@ -61,7 +61,7 @@ class Snapshot:
         if document is None:
             raise InputError(f"{uri} is not open in the editor: open it first")
         return cls(
-            uri=uri,
+            uri=document.uri,
             version=document.version,
             text=document.source,
             language=document.language_id or "",

@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Callable
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any
+from urllib.parse import unquote
 
 from lsprotocol import types
 from pygls.exceptions import FeatureRequestError, JsonRpcInvalidParams
@@ -57,14 +58,14 @@ class LookupServer(LanguageServer):
 
     def begin(self, uri: str, job: Job) -> None:
         """Note a request; an older one on the same document ends."""
-        older = self._jobs.get(uri)
-        self._jobs[uri] = job
+        older = self._jobs.get(unquote(uri))
+        self._jobs[unquote(uri)] = job
         if older is not None:
             older.stop("replaced by a newer request")
 
     def note_change(self, uri: str) -> None:
         """End an edit of a document that is no longer what it was."""
-        job = self._jobs.get(uri)
+        job = self._jobs.get(unquote(uri))
         if job is not None and job.needs_same_text and job.stop(CHANGED):
             self.say(CHANGED, types.MessageType.Warning)
 

@@ -8,8 +8,10 @@ import tomllib
 from pathlib import Path
 
 import pytest
+import typer
 from lsprotocol import types
 
+from lookupdec.cli.app import app
 from lookupdec.lsp.marks import piece_of
 from lookupdec.lsp.orders import EDIT, REWRITE, SUMMARIZE, Order
 
@@ -59,6 +61,13 @@ def test_the_example_comment_is_an_instruction():
     (text,) = blocks("python")
     found = piece_of(text, 0, len(text))
     assert (found.instruction, found.text) == ("use pathlib", text.partition("\n")[2])
+
+
+def test_every_option_is_documented():
+    command = typer.main.get_command(app)
+    assert isinstance(command, typer.core.TyperGroup)
+    options = {name for option in command.commands["lsp"].params for name in option.opts} - {"--help", "-h"}
+    assert set(re.findall(r"`(--[\w-]+)", TEXT.partition("\n## ")[0])) == options
 
 
 def test_every_command_is_documented():
