@@ -82,13 +82,17 @@ class TokenScore:
 
 @dataclass(frozen=True, slots=True)
 class Piece:
-    """What one forward pass added to an answer. ``stats`` may be read once ``finish_reason`` is set."""
+    """What one forward pass added to an answer. ``stats`` may be read once ``finish_reason`` is set.
+
+    ``pieces`` is what each of the step's tokens added to ``text``.
+    """
 
     text: str
     step: Step
     stats: Stats
     finish_reason: FinishReason | None = None
     scores: tuple[TokenScore, ...] = ()
+    pieces: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

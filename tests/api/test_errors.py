@@ -112,7 +112,7 @@ def test_a_body_of_another_kind_is_told(lasting: Served, kind: str | None) -> No
 def test_unknown_routes_and_methods(lasting: Served) -> None:
     for answer, status in [
         (lasting.client.get("/v1/nothing"), 404),
-        (lasting.client.get("/"), 404),
+        (lasting.client.get("/nothing"), 404),
         (lasting.client.get("/v1/chat/completions"), 405),
         (lasting.client.post("/%ff%00"), 404),
     ]:
