@@ -1,6 +1,7 @@
 // Counts one run as it comes. Knows no page.
 
 const WINDOW = 1; // seconds over which the present rate is taken
+const SHORTEST = 0.05; // seconds it is taken over at least: passes may arrive together
 
 /** Tokens, passes and seconds of one run, from its first token on: the prompt's reading is no decoding. */
 export class Meter {
@@ -50,6 +51,6 @@ export class Meter {
     let sum = tokens;
     while (first > 0 && this.passes[first - 1].at > at - WINDOW) sum += this.passes[--first].tokens;
     const from = first > 0 ? Math.max(this.passes[first - 1].at, at - WINDOW) : 0;
-    return at > from ? sum / (at - from) : 0;
+    return sum / Math.max(SHORTEST, at - from);
   }
 }
