@@ -63,11 +63,12 @@ export class Chart {
     const { perPass, rate, passes } = this.meter;
     if (perPass === undefined) return;
     const most = Math.max(...passes.map((pass) => pass.tokens));
+    // An answer may come too quickly to be timed.
+    const rates = rate === undefined ? "" : `; ${rate.toFixed(1)} tokens a second`;
     const plain = this.plainRate === undefined ? "" : `, plain decoding ${this.plainRate.toFixed(1)}`;
     this.dom.setAttribute(
       "aria-label",
-      `Over ${passes.length} passes: ${perPass.toFixed(1)} tokens a pass, at most ${most}; ` +
-        `${rate.toFixed(1)} tokens a second${plain}`,
+      `Over ${passes.length} passes: ${perPass.toFixed(1)} tokens a pass, at most ${most}${rates}${plain}`,
     );
   }
 }

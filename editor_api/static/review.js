@@ -28,7 +28,7 @@ export class Review {
     tools["accept-all"].onclick = () => this.textBox.change(this.#whole(this.textBox.view, this.answer.state.doc));
     tools["reject-all"].onclick = () =>
       this.answer.dispatch({ changes: this.#whole(this.answer, this.textBox.view.state.doc) });
-    narrow.addEventListener("change", () => this.answer && this.show(this.answer.state.doc, this.languageName));
+    narrow.addEventListener("change", () => this.#turn());
   }
 
   /** The changes that are neither accepted nor rejected. */
@@ -90,9 +90,18 @@ export class Review {
     else if (this.answer) this.answer.dispatch({ effects: originalDocChangeEffect(this.answer.state, changes) });
   }
 
+  /** Change between side by side and one below the other. */
+  #turn() {
+    if (!this.answer) return;
+    const { at } = this;
+    this.show(this.answer.state.doc, this.languageName);
+    this.at = at;
+    this.onChange();
+  }
+
   get #index() {
-    const index = this.chunks.findIndex((chunk) => chunk.fromB >= this.at);
-    return index < 0 ? this.chunks.length - 1 : index;
+    // Where the one at hand is decided, the next; after the last, the first.
+    return Math.max(0, this.chunks.findIndex((chunk) => chunk.fromB >= this.at));
   }
 
   get #current() {
