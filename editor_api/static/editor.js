@@ -57,7 +57,7 @@ export const common = (label) => [
   highlightSpecialChars(),
   EditorView.lineWrapping,
   syntaxHighlighting(colours),
-  EditorView.contentAttributes.of({ "aria-label": label }),
+  EditorView.contentAttributes.of({ "aria-label": label, tabindex: "0" }),
 ];
 
 /** The box with the text to edit. Tab leaves it, as everywhere on the page. */

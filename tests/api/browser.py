@@ -78,7 +78,9 @@ class Tab:
 
 
 @contextmanager
-def tab(browser: Browser, port: int, path: str = "/", *, size: tuple[int, int] = DESK, **options: Any) -> Iterator[Tab]:
+def tab(
+    browser: Browser, port: int, path: str = "/", *, size: tuple[int, int] = DESK, **options: Any
+) -> Iterator[Tab]:
     """Open the page of a service. ``options`` are those of a browser context, such as ``color_scheme``."""
     with browser.new_context(viewport={"width": size[0], "height": size[1]}, **options) as context:
         opened = Tab(context.new_page(), f"http://127.0.0.1:{port}/")
