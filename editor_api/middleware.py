@@ -68,8 +68,9 @@ class Observe:
             self._metrics.saw_request(scope, status, seconds)
             fields = {"method": scope["method"], "path": scope["path"], "status": status}
             fields |= {"seconds": round(seconds, 4), "tenant": state.get("tenant")}
-            # Probes come every few seconds and tell nothing.
-            _log.log(logging.DEBUG if scope["path"] in _PROBES else logging.INFO, "request", extra=fields)
+            # Probes come every few seconds, the page's files by the dozen, and neither tells anything.
+            is_noise = scope["path"] in _PROBES or scope["path"].startswith(STATIC)
+            _log.log(logging.DEBUG if is_noise else logging.INFO, "request", extra=fields)
             request_id.reset(token)
 
 

@@ -235,9 +235,10 @@ function stop() {
   running?.abort();
 }
 
+// A button that is disabled loses the focus, which would then be nowhere.
 function setRunning(on) {
   at("run").setAttribute("aria-disabled", on);
-  at("stop").disabled = !on;
+  at("stop").setAttribute("aria-disabled", !on);
   document.body.toggleAttribute("data-running", on);
 }
 

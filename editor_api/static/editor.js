@@ -23,6 +23,8 @@ import {
 
 const nonce = document.querySelector("meta[name=csp-nonce]").content;
 const dark = matchMedia("(prefers-color-scheme: dark)");
+const calm = matchMedia("(prefers-reduced-motion: reduce)");
+const BLINK_MILLISECONDS = 1200;
 
 const colours = HighlightStyle.define([
   { tag: [tags.keyword, tags.operatorKeyword, tags.modifier], color: "var(--code-keyword)" },
@@ -41,8 +43,9 @@ export const languageNames = Object.keys(languages);
 /** Return the extension that reads a language, nothing for one that is not known. */
 export const language = (name) => languages[name]?.() ?? [];
 
-/** Follow the system between light and dark. Give it an extension's view to keep up to date. */
 const darkness = new Compartment();
+
+/** Let a view follow the system between light and dark. Returns what ends that. */
 export function followSystem(view) {
   const update = () => view.dispatch({ effects: darkness.reconfigure(EditorView.darkTheme.of(dark.matches)) });
   dark.addEventListener("change", update);
@@ -70,7 +73,7 @@ export class TextBox {
         extensions: [
           common("Text to edit"),
           history(),
-          drawSelection(),
+          drawSelection({ cursorBlinkRate: calm.matches ? 0 : BLINK_MILLISECONDS }),
           bracketMatching(),
           search({ top: true }),
           placeholder("Paste a text or code here, or take an example"),

@@ -25,9 +25,8 @@ export class Review {
     tools.next.onclick = () => this.#go(1);
     tools.accept.onclick = () => this.#accept(this.#current);
     tools.reject.onclick = () => this.#reject(this.#current);
-    tools["accept-all"].onclick = () => this.textBox.change(this.#whole(this.textBox.view, this.answer.state.doc));
-    tools["reject-all"].onclick = () =>
-      this.answer.dispatch({ changes: this.#whole(this.answer, this.textBox.view.state.doc) });
+    tools["accept-all"].onclick = () => this.#acceptAll();
+    tools["reject-all"].onclick = () => this.#rejectAll();
     narrow.addEventListener("change", () => this.#turn());
   }
 
@@ -137,8 +136,15 @@ export class Review {
     this.answer.dispatch({ changes: replacement(source, chunk.fromA, chunk.toA, doc, chunk.fromB, chunk.toB) });
   }
 
-  #whole(view, doc) {
-    return { from: 0, to: view.state.doc.length, insert: doc };
+  #acceptAll() {
+    if (!this.chunks.length) return;
+    this.textBox.change({ from: 0, to: this.textBox.view.state.doc.length, insert: this.answer.state.doc });
+  }
+
+  #rejectAll() {
+    if (!this.chunks.length) return;
+    const changes = { from: 0, to: this.answer.state.doc.length, insert: this.textBox.view.state.doc };
+    this.answer.dispatch({ changes });
   }
 
   #chunkAt(position) {

@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 
 pytest.importorskip("playwright", reason="the page's tests need playwright: pip install -e '.[dev]'")
+pytest.importorskip("axe_playwright_python", reason="the page's tests need axe: pip install -e '.[dev]'")
 
 from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import Browser, expect
@@ -118,6 +119,7 @@ def test_a_run_is_stopped_half_way_and_run_again(here: Tab, fake: FakeEngine) ->
     expect(here.by("answer")).not_to_be_empty()
     here.button("Stop").click()
     expect(here.by("status")).to_have_text("Stopped.")
+    expect(here.by("stop")).to_be_focused()
     until(lambda: fake.jobs[0].stopped)
     shown = here.by("answer").text_content() or ""
     assert 0 < len(shown) < len(CHANGED)
@@ -358,6 +360,10 @@ def test_nothing_moves_where_less_motion_is_wanted(
             expect(opened.by("status")).to_contain_text("Running")
             assert opened.page.evaluate(moving) == count
             expect(opened.by("answer")).to_contain_text("one")
+            opened.by("editor").locator(".cm-content").focus()
+            expect(opened.by("editor").locator(".cm-focused")).to_be_visible()
+            # With it, the text box's cursor blinks.
+            assert opened.page.evaluate(moving) == 2 * count
 
 
 def test_the_description_of_the_endpoints_needs_no_other_server(browser: Browser, served: Served) -> None:
