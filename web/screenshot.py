@@ -17,7 +17,7 @@ from tests.api.serving import serving, until
 
 PICTURE = Path(__file__).parents[1] / "docs" / "page.png"
 WIDTH = 1360
-PATIENCE = 180_000.0  # milliseconds
+PATIENCE = 600_000.0  # milliseconds
 
 
 def main() -> None:

@@ -109,7 +109,8 @@ function showSelection(selection) {
   if (!selection) return;
   const [first, last] = [selection.start.line + 1, selection.end.line + 1];
   const lines = first === last ? `line ${first}` : `lines ${first} to ${last}`;
-  at("selection-text").textContent = `Change the selection only: ${selection.characters} characters in ${lines}`;
+  const characters = selection.characters === 1 ? "1 character" : `${selection.characters} characters`;
+  at("selection-text").textContent = `Change the selection only: ${characters} in ${lines}`;
 }
 
 async function showExamples() {
