@@ -96,8 +96,8 @@ class TurnTakingModel:
         return asyncio.run_coroutine_threadsafe(step, self._loop).result()
 
 
-async def edited(body: EditRequest, call: Call) -> AsyncGenerator[str | EditResult, None]:
-    """Yield the text of the model's answer as it comes, then the result."""
+async def edited(body: EditRequest, call: Call) -> AsyncGenerator[Piece | EditResult, None]:
+    """Yield the model's answer as it comes, then the result."""
     service = call.service
     selection = _selection(body)
     work = Work(service.engine, service.metrics)
@@ -106,10 +106,14 @@ async def edited(body: EditRequest, call: Call) -> AsyncGenerator[str | EditResu
     prediction = body.prediction.content if isinstance(body.prediction, Prediction) else body.prediction
 
     loop = asyncio.get_running_loop()
-    parts: asyncio.Queue[str | EditResult | BaseException] = asyncio.Queue()
+    parts: asyncio.Queue[Piece | EditResult | BaseException] = asyncio.Queue()
 
-    def tell(part: str | EditResult | BaseException) -> None:
+    def tell(part: Piece | EditResult | BaseException) -> None:
         loop.call_soon_threadsafe(parts.put_nowait, part)
+
+    def tell_chunk(chunk: object) -> None:
+        assert isinstance(chunk, Piece)  # TurnTakingModel yields nothing else
+        tell(chunk)
 
     def edit() -> None:
         try:
@@ -123,10 +127,10 @@ async def edited(body: EditRequest, call: Call) -> AsyncGenerator[str | EditResu
                 context=body.context,
                 prediction=joined(prediction) or None,
                 namespace=call.namespace(body.session or body.prompt_cache_key),
-                plain=not service.settings.drafting,
+                plain=not (service.settings.drafting and body.drafting),
                 allow_incomplete=body.allow_incomplete,
                 position_encoding=body.position_encoding,
-                on_token=lambda chunk: tell(chunk.text),
+                on_token=tell_chunk,
                 max_new_tokens=body.max_tokens,
                 temperature=body.temperature or 0.0,
                 top_k=0,
@@ -140,7 +144,7 @@ async def edited(body: EditRequest, call: Call) -> AsyncGenerator[str | EditResu
     with service.sessions.newest(call.tenant, body.session, work):
         threading.Thread(target=edit, name="edit", daemon=True).start()
         try:
-            while isinstance(part := await parts.get(), str):
+            while isinstance(part := await parts.get(), Piece):
                 yield part
             if isinstance(part, BaseException):
                 raise part

@@ -85,7 +85,8 @@ class TokenScore:
 class Piece:
     """What one forward pass added to an answer; nothing where it read a part of the prompt.
 
-    ``stats`` may be read once ``finish_reason`` is set.
+    ``stats`` may be read once ``finish_reason`` is set. ``pieces`` is what each of the step's tokens added to
+    ``text``.
     """
 
     text: str
@@ -93,6 +94,7 @@ class Piece:
     stats: Stats
     finish_reason: FinishReason | None = None
     scores: tuple[TokenScore, ...] = ()
+    pieces: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -36,7 +36,7 @@ class Run:
         scores = tuple(self._runner.score(item) for item in chunk.logprobs)
         if scores and chunk.finish_reason == "stop" and chunk.stop is None:
             scores = scores[:-1]  # an end-of-text token is no part of the answer
-        return Piece(chunk.text, chunk.step, chunk.stats, chunk.finish_reason, scores)
+        return Piece(chunk.text, chunk.step, chunk.stats, chunk.finish_reason, scores, chunk.pieces)
 
     def close(self) -> None:
         """End it: its output is kept for later requests of the same namespace."""

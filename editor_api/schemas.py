@@ -94,6 +94,12 @@ class StreamOptions(Lenient):
     include_usage: bool = False
 
 
+class EditStreamOptions(Lenient):
+    """What a streamed edit should hold besides text."""
+
+    include_sources: bool = False
+
+
 class JsonSchema(Lenient):
     """A schema under OpenAI's wrapping."""
 
@@ -220,7 +226,11 @@ class EditRequest(Lenient):
         ["text", "edits", "diff"], alias="return", description="What the result should hold."
     )
     allow_incomplete: bool = Field(False, description="Use an answer that was cut, too.")
+    drafting: bool = Field(True, description="False decodes plainly: the same answer, a pass for each token.")
     stream: bool | None = None
+    stream_options: EditStreamOptions | None = Field(
+        None, description="With include_sources, every delta tells where its tokens were copied from."
+    )
     max_tokens: TokenLimit = None
     temperature: Temperature = None
     seed: Seed = None

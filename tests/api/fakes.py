@@ -59,7 +59,7 @@ class FakeJob:
             self.passes += 1
             self.finished = is_last
             reason = ("length" if limit <= len(self.engine.answer) else "stop") if is_last else None
-            yield Piece(part, step, stats, reason)  # type: ignore[arg-type]
+            yield Piece(part, step, stats, reason, pieces=tuple(part))  # type: ignore[arg-type]
 
 
 @dataclass
