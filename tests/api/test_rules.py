@@ -35,7 +35,7 @@ def test_modules_are_small_and_see_the_library_by_its_doors(path: Path) -> None:
 
 
 def test_the_engine_knows_no_http() -> None:
-    for name in ("engine", "embedded", "runner", "grammar", "detect"):
+    for name in ("engine", "embedded", "runner", "grammar", "detect", "infill"):
         names = {item.split(".")[0] for item in imported(ROOT / "editor_api" / f"{name}.py")}
         assert not names & {"fastapi", "starlette", "uvicorn", "pydantic"}
 
