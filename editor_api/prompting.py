@@ -15,11 +15,16 @@ from lookupdec.errors import InputError
 
 @dataclass(frozen=True, slots=True)
 class ReadPrompt:
-    """The ids of a prompt. ``stop`` and ``ends`` are strings and ids that end its answer besides the usual ones."""
+    """The ids of a prompt.
+
+    ``stop`` are strings that end its answer besides the usual ones, ``ends`` ids instead of the usual ones, ()
+    for these. ``is_cut`` where something was left out of it.
+    """
 
     ids: list[int]
     stop: tuple[str, ...] = ()
     ends: tuple[int, ...] = ()
+    is_cut: bool = False
 
     def settings(self, chosen: Mapping[str, Any]) -> dict[str, Any]:
         """Return the settings of a request with this prompt's own ends."""
@@ -43,7 +48,7 @@ def read(engine: Engine, prompt: Prompt | Infill | ReadPrompt, param: str | None
             filling = engine.encode_infill(prompt)
         except InputError as error:
             raise bad_value(str(error), param, "unsupported_value") from error
-        return ReadPrompt(filling.ids, ends=filling.ends)
+        return ReadPrompt(filling.ids, ends=filling.ends, is_cut=filling.is_cut)
     messages = _messages(prompt)
     if messages and engine.chat_template is None:
         text, stop = plain_prompt(messages)
