@@ -150,6 +150,16 @@ async def edited(body: EditRequest, call: Call) -> AsyncGenerator[str | EditResu
             work.stop(RequestCancelled("the request was cancelled"))
 
 
+def edit_usage(result: EditResult) -> dict[str, int]:
+    """Return the token counts of an edit."""
+    usage = result.usage
+    return {
+        "prompt_tokens": usage.prompt_tokens,
+        "completion_tokens": usage.completion_tokens,
+        "total_tokens": usage.prompt_tokens + usage.completion_tokens,
+    }
+
+
 def _selection(body: EditRequest) -> tuple[int, int] | None:
     """Return the offsets of what is selected. Raises ``InputError``."""
     if body.selection is not None and body.lines is not None:

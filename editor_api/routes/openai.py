@@ -7,6 +7,7 @@ from typing import Any
 from fastapi import APIRouter
 from starlette.responses import Response
 
+from editor_api.applying import answer_change, change_in_chat
 from editor_api.errors import bad_value
 from editor_api.generation import planned
 from editor_api.infill import Infill
@@ -19,8 +20,15 @@ router = APIRouter(tags=["OpenAI"])
 
 
 @router.post("/v1/chat/completions")
+@router.post("/v1/apply/chat/completions", include_in_schema=False)
 async def chat_completions(body: ChatRequest, call: CallDep) -> Response:
-    """Go on with a conversation, streamed or not."""
+    """Go on with a conversation, streamed or not. One that is nothing but Morph's tags asks for an edit."""
+    if body.forces_tool:
+        raise bad_value(
+            "tool_choice: tools are not called here, leave it out", "tool_choice", "unsupported_value"
+        )
+    if (change := change_in_chat(body)) is not None:
+        return await answer_change(body, change, call)
     messages = [{"role": item.role, "content": joined(item.content)} for item in body.messages]
     generation = await planned(
         call,

@@ -86,6 +86,8 @@ class FakeEngine:
     def encode_prompt(self, prompt: Prompt) -> list[int]:
         if isinstance(prompt, str):
             return self.encode_text(prompt)
+        if any(isinstance(item, int) and not 0 <= item < 0x110000 for item in prompt):
+            raise InputError("a prompt id lies outside of the model's vocabulary")
         return [
             code
             for item in prompt

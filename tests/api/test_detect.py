@@ -108,6 +108,6 @@ def test_what_is_found_is_the_reference_unless_a_prediction_is_sent(fake: FakeEn
 
 def test_without_drafting_nothing_is_searched(fake: FakeEngine) -> None:
     with serving(fake, drafting=False) as served:
-        served.chat(PROMPTS["morph"][0])
+        served.chat(PROMPTS["mercury, apply"][0])
     assert fake.jobs[0].request.reference is None
     assert not fake.jobs[0].request.drafting

@@ -183,7 +183,9 @@ def test_what_completions_cannot_do_is_told(served: Served, body: dict[str, Any]
 @pytest.fixture(scope="module")
 def filler() -> LanguageModel:
     """A tiny model whose tokenizer has the tokens for gaps."""
-    return LanguageModel(tiny_model("llama", 4, **TINY | {"vocab_size": 260}), tokenizer_with(*QWEN), "filler")
+    return LanguageModel(
+        tiny_model("llama", 4, **TINY | {"vocab_size": 260}), tokenizer_with(*QWEN), "filler"
+    )
 
 
 @pytest.fixture(scope="module")
@@ -195,7 +197,7 @@ def filling(filler: LanguageModel) -> Iterator[Served]:
 
 
 def test_the_answer_is_the_models_own(filling: Served, filler: LanguageModel) -> None:
-    prefix, suffix, middle = (filler.tokenizer.convert_tokens_to_ids(token) for token in QWEN)
+    prefix, suffix, middle = (filler.tokenizer.get_vocab()[token] for token in QWEN)
     ids = [prefix, *filler.encode_text("ab = 1\n"), suffix, *filler.encode_text("\nc"), middle]
     settings = Settings(max_new_tokens=40, eos_token_id=(256, prefix, suffix, middle))
     expected = generate(filler, ids, settings).text
