@@ -106,12 +106,10 @@ def _inside_json(contents: Sequence[str]) -> str | None:
 def _aider_file(content: str) -> str | None:
     """Return the first file that aider shows, with its path and its fences, as its answers have it."""
     said = content.find(_AIDER)
-    start = content.find("\n\n", said) + 2
-    if said < 0 or start < 2:
-        return None
-    path_end = content.find("\n", start)
-    if path_end < 0 or not content.startswith("```", path_end + 1):
-        return None
     fence = "\n```"
-    end = content.find(fence, path_end + 1)
-    return content[start : end + len(fence)] + "\n" if end >= 0 else None
+    opening = content.find(fence, said)
+    if said < 0 or opening < 0:
+        return None
+    path = content.rfind("\n", said, opening) + 1
+    end = content.find(fence, opening + len(fence))
+    return content[path : end + len(fence)] + "\n" if path and end >= 0 else None

@@ -65,8 +65,10 @@ def test_the_text_is_found(name: str) -> None:
     assert found.strip("\n") == CODE
 
 
-def test_a_file_added_to_an_aider_chat_is_found_with_its_path() -> None:
-    added = f"I have *added these files to the chat* so you can edit them.\n\na.py\n```\n{CODE}\n```\n"
+@pytest.mark.parametrize("trust", ["", "*Trust this message!*\nOthers may be outdated.\n\n"])
+def test_a_file_added_to_an_aider_chat_is_found_with_its_path(trust: str) -> None:
+    said = "I have *added these files to the chat* so you can edit them.\n\n"
+    added = f"{said}{trust}a.py\n```\n{CODE}\n```\n\nb.py\n```\n{OTHER}\n```\n"
     assert text_to_edit([added, "Ok.", "Add types."]) == f"a.py\n```\n{CODE}\n```\n"
 
 
