@@ -88,6 +88,7 @@ class Infiller:
         self._form = next((form for form in _FORMS if _has(vocabulary, form)), None)
         self._file = next((vocabulary[token] for token in _FILES if token in vocabulary), None)
         self._opening = _opening(tokenizer)
+        self._begins_with_a_space = _begins_with_a_space(tokenizer)
         known = [vocabulary[token] for token in (*_FILES, *_ENDS) if token in vocabulary]
         self._ends = tuple(dict.fromkeys([*eos, *known, *self._gap_ids()]))
 
@@ -98,7 +99,7 @@ class Infiller:
             raise InputError(
                 f"{model_name} has no fill-in-the-middle tokens: serve a model that has, such as Qwen2.5-Coder"
             )
-        prefix, suffix = self._encode(infill.prefix), self._encode(infill.suffix)
+        prefix, suffix = self._encode(infill.prefix), self._encode_after_a_token(infill.suffix)
         others = [self._other(other) for other in infill.others]
         fixed = len(self._opening) + 3 + len(self._heading())
         room = None if infill.most is None else max(1, infill.most - fixed)
@@ -113,6 +114,13 @@ class Infiller:
             gap.append(self._vocabulary[form.middle])
         heading = self._heading() if kept_others else []
         return InfillPrompt([*self._opening, *chain(*kept_others), *heading, *gap], self._ends, is_cut)
+
+    def _encode_after_a_token(self, text: str) -> list[int]:
+        """Return the ids of a text without the space that some tokenizers put before any text."""
+        if not self._begins_with_a_space:
+            return self._encode(text)
+        anchor, ids = self._encode("\n"), self._encode("\n" + text)
+        return ids[len(anchor) :] if ids[: len(anchor)] == anchor else self._encode(text)
 
     def _gap_ids(self) -> list[int]:
         form = self._form
@@ -140,6 +148,11 @@ def _opening(tokenizer: Any) -> list[int]:
     whole = [int(token) for token in tokenizer.encode("a", add_special_tokens=True)]
     bare = [int(token) for token in tokenizer.encode("a", add_special_tokens=False)]
     return whole[: -len(bare)] if bare and whole[-len(bare) :] == bare else []
+
+
+def _begins_with_a_space(tokenizer: Any) -> bool:
+    ids = tokenizer.encode("a", add_special_tokens=False)
+    return bool(ids) and str(tokenizer.convert_ids_to_tokens(int(ids[0]))).startswith("▁")
 
 
 def _fitting(

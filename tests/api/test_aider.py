@@ -81,8 +81,7 @@ def run(aider: Path, repository: Path, port: int, message: str, *options: str) -
     """Run aider for one message with the documented settings, and return what it printed."""
     config = block("editors.md", "aider", "yaml").at(port)
     (repository / ".aider.conf.yml").write_text(config)
-    metadata = block("editors.md", "aider", "json").text
-    (repository / ".aider.model.metadata.json").write_text(metadata)
+    (repository / ".aider.model.settings.yml").write_text(block("editors.md", "aider", "yaml", 1).text)
     environment = {name: value for name, value in os.environ.items() if "PROXY" not in name.upper()}
     identity = {f"GIT_{who}_{what}": "a" for who in ("AUTHOR", "COMMITTER") for what in ("NAME", "EMAIL")}
     done = subprocess.run(
@@ -118,12 +117,15 @@ def test_an_answer_becomes_an_edit_and_a_commit(aider: Path, repository: Path, o
         printed = run(aider, repository, served.port, "Rename greet to welcome.", *options)
     assert (repository / "greet.py").read_text() == NEW, printed
     assert fake.jobs[0].request.reference == f"greet.py\n```\n{OLD}```\n"
+    assert fake.jobs[0].request.settings["max_new_tokens"] == 1024
     log = subprocess.run(["git", "log", "--oneline"], cwd=repository, capture_output=True, text=True)
     assert len(log.stdout.splitlines()) == 2
 
 
 def test_an_answer_that_reaches_the_limit_is_continued(aider: Path, repository: Path) -> None:
     engine = CutEngine(context_length=100_000)
+    metadata = block("editors.md", "aider", "json").text
+    (repository / ".aider.model.metadata.json").write_text(metadata)
     with serving(engine) as served:
         printed = run(aider, repository, served.port, "Rename greet to welcome.")
     assert (repository / "greet.py").read_text() == NEW, printed

@@ -293,12 +293,15 @@ def test_llama_vim_edits(fake: FakeEngine, served: Served) -> None:
 def test_aider_continues_an_answer_that_was_cut(fake: FakeEngine, served: Served) -> None:
     config = yaml.safe_load(block("editors.md", "aider", "yaml").at(served.port))
     metadata = json.loads(block("editors.md", "aider", "json").text)
-    assert config["model"] in metadata and config["edit-format"] == "whole"
+    (settings,) = yaml.safe_load(block("editors.md", "aider", "yaml", 1).text)
+    assert config["model"] in metadata and settings["name"] == config["model"]
+    assert config["edit-format"] == settings["edit_format"] == "whole"
     body = {
         "model": config["model"].removeprefix("openai/"),
         "messages": [user("hi"), {"role": "assistant", "content": "Hel", "prefix": True}],
         "temperature": 0,
         "stream": True,
+        **settings["extra_params"],
     }
     assert deltas(send(served, f"{config['openai-api-base']}/chat/completions", body)) == "Hello, world"
     assert fake.decode(fake.jobs[0].request.prompt) == "hiHel"

@@ -8,7 +8,7 @@ import pytest
 
 from editor_api.infill import Infill, Infiller, OtherText
 from lookupdec.errors import InputError
-from tests.hf.tiny import byte_tokenizer
+from tests.hf.tiny import byte_fallback_tokenizer, byte_tokenizer
 
 QWEN = ["<|fim_prefix|>", "<|fim_suffix|>", "<|fim_middle|>"]
 FAMILIES = {
@@ -107,6 +107,16 @@ def test_the_usual_opening_of_prompts_stands_first() -> None:
     opening = tokenizer.convert_tokens_to_ids("<s>")
     tokenizer.backend_tokenizer.post_processor = TemplateProcessing("<s> $A", None, [("<s>", opening)])
     assert infiller(tokenizer).encode(Infill(prefix="a", suffix=""), "m").ids[0] == opening
+
+
+def test_a_suffix_begins_without_the_space_that_a_tokenizer_puts_before_texts() -> None:
+    from tokenizers import normalizers
+
+    tokenizer = byte_fallback_tokenizer()
+    tokenizer.backend_tokenizer.normalizer = normalizers.Prepend("▁")
+    tokenizer.add_tokens(["▁<PRE>", "▁<SUF>", "▁<MID>"], special_tokens=True)
+    ids = infiller(tokenizer).encode(Infill(prefix="ab", suffix="ab"), "m").ids
+    assert tokenizer.convert_ids_to_tokens(ids) == ["▁<PRE>", "▁", "a", "b", "▁<SUF>", "a", "b", "▁<MID>"]
 
 
 def test_a_model_without_such_tokens_is_told_by_name() -> None:
