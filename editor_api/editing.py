@@ -10,6 +10,7 @@ from typing import Any, TypeVar
 from editor_api.engine import Piece, Request, RequestCancelled
 from editor_api.errors import bad_value
 from editor_api.generation import check_length
+from editor_api.prompting import read
 from editor_api.schemas import EditRequest, Prediction, Selection, TextPosition, joined
 from editor_api.service import Call
 from editor_api.work import Work
@@ -49,7 +50,7 @@ class TurnTakingModel:
 
     def count(self, messages: Sequence[Mapping[str, str]]) -> int:
         """Return the number of tokens of a prompt."""
-        return len(self._engine.encode_prompt(list(messages)))
+        return len(read(self._engine, list(messages)).ids)
 
     def count_text(self, text: str) -> int:
         """Return the number of tokens of a text."""
@@ -73,11 +74,11 @@ class TurnTakingModel:
         namespace: str | None = None,
     ) -> Generator[Piece, None, None]:
         """Answer, a piece per pass."""
-        prompt = self._engine.encode_prompt(list(messages))
-        check_length(self._call, len(prompt), "input")
+        prompt = read(self._engine, list(messages))
+        check_length(self._call, len(prompt.ids), "input")
         request = Request(
-            prompt=prompt,
-            settings=settings,
+            prompt=prompt.ids,
+            settings=prompt.settings(settings),
             namespace=namespace or "",
             reference=(reference,) if isinstance(reference, str) else reference,
             drafting=not plain,
@@ -151,6 +152,17 @@ async def edited(body: EditRequest, call: Call) -> AsyncGenerator[Piece | EditRe
             yield part
         finally:
             work.stop(RequestCancelled("the request was cancelled"))
+
+
+def edit_usage(result: EditResult) -> dict[str, Any]:
+    """Return the token counts of an edit."""
+    usage = result.usage
+    return {
+        "prompt_tokens": usage.prompt_tokens,
+        "completion_tokens": usage.completion_tokens,
+        "total_tokens": usage.prompt_tokens + usage.completion_tokens,
+        "prompt_tokens_details": {"cached_tokens": usage.cached_tokens},
+    }
 
 
 def _selection(body: EditRequest) -> tuple[int, int] | None:

@@ -28,6 +28,7 @@ from editor_api.engine import (
     RequestTimedOut,
     State,
 )
+from editor_api.infill import Infill, InfillPrompt
 from editor_api.runner import Run, Runner
 from lookupdec import LookupDecError
 
@@ -144,6 +145,11 @@ class EmbeddedEngine:
         return str(self._ready_runner().model.dtype).removeprefix("torch.")
 
     @property
+    def chat_template(self) -> str | None:
+        """How the model reads messages; None where it only continues text."""
+        return self._ready_runner().chat_template
+
+    @property
     def capacity(self) -> Capacity:
         """How busy the engine is."""
         runner = self._runner
@@ -160,6 +166,10 @@ class EmbeddedEngine:
     def encode_prompt(self, prompt: Prompt) -> list[int]:
         """Return the ids of a prompt."""
         return self._ready_runner().model.encode_prompt(prompt)
+
+    def encode_infill(self, infill: Infill) -> InfillPrompt:
+        """Return the prompt for a gap. Raises ``InputError`` where the model has no tokens for it."""
+        return self._ready_runner().encode_infill(infill)
 
     def encode_text(self, text: str) -> list[int]:
         """Return the ids of a text inside a text."""

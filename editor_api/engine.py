@@ -14,6 +14,7 @@ from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, Protocol
 
+from editor_api.infill import Infill, InfillPrompt
 from lookupdec.stats import Stats, Step
 
 Message = Mapping[str, Any]
@@ -143,12 +144,21 @@ class Engine(Protocol):
         ...
 
     @property
+    def chat_template(self) -> str | None:
+        """How the model reads messages; None where it only continues text."""
+        ...
+
+    @property
     def capacity(self) -> Capacity:
         """How busy the engine is."""
         ...
 
     def encode_prompt(self, prompt: Prompt) -> list[int]:
         """Return the ids of a prompt. Raises ``InputError``."""
+        ...
+
+    def encode_infill(self, infill: Infill) -> InfillPrompt:
+        """Return the prompt for a gap. Raises ``InputError`` where the model has no tokens for it."""
         ...
 
     def encode_text(self, text: str) -> list[int]:

@@ -12,6 +12,8 @@ from rapidfuzz.distance import LCSseq
 
 from editor_api.engine import Piece, Prompt, Request, TokenScore
 from editor_api.errors import ApiError, bad_value, context_exceeded
+from editor_api.infill import Infill
+from editor_api.prompting import ReadPrompt, read
 from editor_api.schemas import GenerationRequest, joined
 from editor_api.service import Call
 from editor_api.work import Work
@@ -102,7 +104,7 @@ class Generation:
 async def planned(  # noqa: PLR0913
     call: Call,
     body: GenerationRequest,
-    prompts: Sequence[Prompt],
+    prompts: Sequence[Prompt | Infill | ReadPrompt],
     *,
     contents: Sequence[str],
     logprobs: int | None,
@@ -128,18 +130,18 @@ async def planned(  # noqa: PLR0913
     reference = prediction_text or call.text_to_edit(contents)
     asked = "json" if json_schema is not None else "\n".join(contents)
 
-    def encode() -> tuple[list[list[int]], list[int]]:
-        return [engine.encode_prompt(prompt) for prompt in prompts], engine.encode_text(prediction_text)
+    def encode() -> tuple[list[ReadPrompt], list[int]]:
+        return [read(engine, prompt, param) for prompt in prompts], engine.encode_text(prediction_text)
 
     encoded, prediction = await asyncio.to_thread(encode)
-    for ids in encoded:
-        check_length(call, len(ids), param)
+    for prompt in encoded:
+        check_length(call, len(prompt.ids), param)
     samples = bool(chosen["temperature"])
-    wanted = [(ids, number) for ids in encoded for number in range(n if samples else 1)]
+    wanted = [(prompt, number) for prompt in encoded for number in range(n if samples else 1)]
     requests = [
         Request(
-            prompt=ids,
-            settings=_with_seed(chosen, number),
+            prompt=prompt.ids,
+            settings=_with_seed(prompt.settings(chosen), number),
             tenant=call.tenant,
             namespace=call.namespace(body.session or body.prompt_cache_key),
             deadline=min(body.deadline or settings.deadline, settings.deadline),
@@ -148,7 +150,7 @@ async def planned(  # noqa: PLR0913
             json_schema=json_schema,
             admitted=place > 0,
         )
-        for place, (ids, number) in enumerate(wanted)
+        for place, (prompt, number) in enumerate(wanted)
     ]
     # Greedy answers are all the same: one is made and stands for all.
     return Generation(requests, copies=1 if samples else n, prediction=prediction)

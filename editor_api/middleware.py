@@ -22,8 +22,17 @@ PUBLIC = frozenset({"/", "/health", "/ready", "/docs", "/openapi.json"})
 
 STATIC = "/static/"
 
-_UNVERSIONED = frozenset({"/health", "/ready", "/metrics", "/docs", "/openapi.json", "/tokenize"})
-_VERSIONED = frozenset({"/chat/completions", "/completions", "/edits", "/models"})
+_UNVERSIONED = PUBLIC | {"/metrics", "/props", "/apply-template", "/tokenize", "/detokenize", "/infill"}
+_VERSIONED = frozenset(
+    {"/chat/completions", "/completions", "/edits", "/models"}
+    | {
+        "/fim/completions",
+        "/code/apply",
+        "/apply/completions",
+        "/apply/chat/completions",
+        "/edit/completions",
+    }
+)
 _PROBES = frozenset({"/health", "/ready", "/metrics"})
 _ID = re.compile(r"[\w.:-]{1,128}", re.ASCII)
 _HEADER_BYTES = 32 << 10

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from editor_api.engine import Piece, Request, TokenScore
 from editor_api.grammar import Grammars
+from editor_api.infill import Infill, Infiller, InfillPrompt
 from lookupdec import CopyDrafter, Drafter, PlainDrafter, RollingCache, SurvivalModel
 from lookupdec.errors import InputError
 
@@ -61,6 +62,7 @@ class Runner:
         config: Any = model.model.config.get_text_config(decoder=True)
         self._vocabulary = int(config.vocab_size)
         self._grammars = Grammars(model.tokenizer, self._vocabulary)
+        self._infiller = Infiller(model.tokenizer, model.encode_text, _eos_ids(model))
         self._kv_bytes_per_token = _kv_bytes_per_token(config, model.dtype.itemsize)
 
     def begin(self, request: Request, seconds_left: float) -> Run:
@@ -98,6 +100,18 @@ class Runner:
             )
         if json_schema is not None:
             self._grammars.check(json_schema)
+
+    @property
+    def chat_template(self) -> str | None:
+        """How the model reads messages; None where it only continues text."""
+        template: Any = self.model.tokenizer.chat_template
+        if isinstance(template, dict):  # several by name
+            template = template.get("default") or next(iter(template.values()), None)
+        return template or None
+
+    def encode_infill(self, infill: Infill) -> InfillPrompt:
+        """Return the prompt for a gap. Raises ``InputError`` where the model has no tokens for it."""
+        return self._infiller.encode(infill, self.model.name)
 
     def decode(self, ids: Sequence[int]) -> str:
         """Return the text of some tokens."""
@@ -149,6 +163,13 @@ class Runner:
         if len(self._learnt) > _LEARNERS:
             self._learnt.popitem(last=False)
         return model
+
+
+def _eos_ids(model: LanguageModel) -> Sequence[int]:
+    eos: Any = model.model.generation_config.eos_token_id  # type: ignore[union-attr, unused-ignore]
+    if eos is None:
+        return ()
+    return (eos,) if isinstance(eos, int) else tuple(eos)
 
 
 def _kv_bytes_per_token(config: Any, item_bytes: int) -> int:

@@ -9,7 +9,7 @@ from typing import Any
 from fastapi import APIRouter
 from starlette.responses import Response
 
-from editor_api.editing import edited
+from editor_api.editing import edit_usage, edited
 from editor_api.engine import Piece
 from editor_api.replies import timings
 from editor_api.schemas import EditRequest
@@ -73,7 +73,6 @@ def _told(body: EditRequest, call: Call, result: EditResult) -> dict[str, Any]:
         "edits": [edit.as_lsp() for edit in result.edits],
         "diff": result.diff,
     }
-    usage = result.usage
     return {
         "id": _identity(call),
         "object": "edit",
@@ -85,12 +84,7 @@ def _told(body: EditRequest, call: Call, result: EditResult) -> dict[str, Any]:
         "warnings": list(result.warnings),
         "base_sha256": result.base_sha256,
         "position_encoding": body.position_encoding,
-        "usage": {
-            "prompt_tokens": usage.prompt_tokens,
-            "completion_tokens": usage.completion_tokens,
-            "total_tokens": usage.prompt_tokens + usage.completion_tokens,
-            "prompt_tokens_details": {"cached_tokens": usage.cached_tokens},
-        },
+        "usage": edit_usage(result),
         "timings": timings([result.stats]),
     }
 

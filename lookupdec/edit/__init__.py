@@ -4,6 +4,7 @@ from lookupdec.edit.diff import Position, TextEdit, apply_edits, text_edits, uni
 from lookupdec.edit.editor import Editor
 from lookupdec.edit.forms import other_forms
 from lookupdec.edit.pipeline import edit_many
+from lookupdec.edit.prompts import plain_prompt
 from lookupdec.edit.results import EditResult, Summary, Usage
 from lookupdec.edit.textio import Document, read_document
 
@@ -18,6 +19,7 @@ __all__ = [
     "apply_edits",
     "edit_many",
     "other_forms",
+    "plain_prompt",
     "read_document",
     "text_edits",
     "unified_diff",

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Generator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 from lookupdec.decode import Drafter, PlainDrafter
-from lookupdec.edit.prompts import Messages
+from lookupdec.edit.prompts import Messages, plain_prompt
 from lookupdec.errors import ModelError
 from lookupdec.stats import Stats, Step
 
@@ -208,7 +207,4 @@ class ModelEngine:
         """Return the prompt, and the string that ends the answer where no end-of-text token will."""
         if self.model.tokenizer.chat_template:
             return messages, ""
-        # A base model continues text: the prompt opens a code block, and the answer ends where it closes.
-        content = "\n\n".join(message["content"] for message in messages)
-        fence = max(re.findall("`{3,}", content), key=len, default="```")
-        return f"{content}\n\nThe result:\n\n{fence}\n", f"\n{fence}"
+        return plain_prompt(messages)

@@ -6,6 +6,7 @@ prefix. Templates are files that a user can replace.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from importlib import resources
@@ -69,6 +70,24 @@ class Templates:
         asked = Template(self.tasks[task]).substitute(fields)
         system = [{"role": "system", "content": self.system}] if self.system else []
         return [*system, {"role": "user", "content": asked}]
+
+
+def plain_prompt(messages: Sequence[Mapping[str, str]]) -> tuple[str, str]:
+    """Return messages as a text for a model without chat template, and the string that ends its answer.
+
+    Such a model continues text: the prompt opens a code block, and the answer ends where it closes. Where the
+    last message is the assistant's, the answer continues it.
+    """
+    asked = messages
+    begun = ""
+    if messages and messages[-1]["role"] == "assistant":
+        asked, begun = messages[:-1], messages[-1]["content"]
+    content = "\n\n".join(message["content"] for message in asked)
+    opened = re.match("(`{3,})[^`\n]*\n", begun)
+    if opened:
+        return f"{content}\n\nThe result:\n\n{begun}", f"\n{opened[1]}"
+    fence = max(re.findall("`{3,}", content + "\n" + begun), key=len, default="```")
+    return f"{content}\n\nThe result:\n\n{fence}\n{begun}", f"\n{fence}"
 
 
 def is_markdown(language: str | None, path: str | Path | None) -> bool:

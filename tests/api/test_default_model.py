@@ -9,15 +9,20 @@ from statistics import median
 from time import perf_counter
 from typing import Any
 
+import numpy as np
 import openai
 import pytest
 
 from editor_api.app import embedded_engine
+from editor_api.detect import text_to_edit
 from editor_api.embedded import EmbeddedEngine
 from editor_api.settings import Settings
+from lookupdec import CopyDrafter
+from lookupdec.decode import decode
 from lookupdec.hf import LanguageModel, generate, load
 from lookupdec.hf import Settings as Generation
 from tests.api.serving import Served, serving, until
+from tests.fakes import ScriptedTarget
 
 pytestmark = pytest.mark.model
 
@@ -29,6 +34,7 @@ ASKED: Any = [
     }
 ]
 TOKENS = 24
+ROOT = Path(__file__).parents[2]
 
 
 @pytest.fixture(scope="module")
@@ -99,6 +105,27 @@ def test_an_answer_in_json(sdk: openai.OpenAI) -> None:
     )
     assert answer.choices[0].finish_reason == "stop"
     assert json.loads(answer.choices[0].message.content or "")["language"] in ("python", "lua")
+
+
+def test_code_inside_json_takes_fewer_passes_with_the_reference_that_is_found(model: LanguageModel) -> None:
+    """An answer as codecompanion wants it, recited: how many passes it takes with each reference."""
+    code = (ROOT / "datasets" / "demo" / "unique_digits.js").read_text().rstrip("\n")
+    asked = 'Output only valid JSON: {"code": "...", "language": "..."}'
+    contents = [asked, f"Selected:\n<code>\n```javascript\n{code}\n```\n</code>"]
+    found = text_to_edit(contents)
+    assert found is not None
+    answer = [*model.encode_text(found.replace("unique", "distinct")), 0]
+    prompt = np.array(model.encode_text("\n".join(contents)), np.int32)
+
+    def passes(reference: str) -> int:
+        ids = np.array(model.encode_text(reference), np.int32)
+        target = ScriptedTarget(answer)
+        list(
+            decode(target, CopyDrafter(), prompt, limit=5000, is_last=lambda token: token == 0, reference=ids)
+        )
+        return target.passes
+
+    assert passes(found) < 0.25 * passes(code)
 
 
 def test_an_edit(model_served: Served) -> None:

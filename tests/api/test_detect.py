@@ -65,9 +65,35 @@ def test_the_text_is_found(name: str) -> None:
     assert found.strip("\n") == CODE
 
 
-def test_a_file_added_to_an_aider_chat_is_found_with_its_path() -> None:
-    added = f"I have *added these files to the chat* so you can edit them.\n\na.py\n```\n{CODE}\n```\n"
+@pytest.mark.parametrize("trust", ["", "*Trust this message!*\nOthers may be outdated.\n\n"])
+def test_a_file_added_to_an_aider_chat_is_found_with_its_path(trust: str) -> None:
+    said = "I have *added these files to the chat* so you can edit them.\n\n"
+    added = f"{said}{trust}a.py\n```\n{CODE}\n```\n\nb.py\n```\n{OTHER}\n```\n"
     assert text_to_edit([added, "Ok.", "Add types."]) == f"a.py\n```\n{CODE}\n```\n"
+
+
+JSON_ASKED = (
+    "Return your code in valid JSON matching this schema:\n"
+    '{"required": ["code", "language"], "properties": {"code": { "type": "string" }}}'
+)
+
+
+@pytest.mark.parametrize("placement", [False, True])
+def test_code_that_comes_back_inside_json_is_drafted_as_json_writes_it(placement: bool) -> None:
+    code = 'print("é\\n")\n\treturn'
+    asked = JSON_ASKED + ('"placement": "replace" or "add"' if placement else "")
+    found = text_to_edit(
+        [asked, f"This is selected:\n<code>\n```lua\n{code}\n```\n</code>", "<prompt>Add types.</prompt>"]
+    )
+    assert found is not None
+    assert "é" in found and '\\"' in found
+    expected = {"code": code, "language": "lua"} | ({"placement": "replace"} if placement else {})
+    assert json.loads(found) == expected
+
+
+@pytest.mark.parametrize("content", ["hi", "```lua", "```lua\n```", "```lua x```"])
+def test_a_request_for_json_without_code_has_no_text_to_edit(content: str) -> None:
+    assert text_to_edit([JSON_ASKED, content]) is None
 
 
 def test_the_newest_text_counts() -> None:
@@ -109,7 +135,7 @@ def test_what_is_found_is_the_reference_unless_a_prediction_is_sent(fake: FakeEn
 
 def test_without_drafting_nothing_is_searched(fake: FakeEngine) -> None:
     with serving(fake, drafting=False) as served:
-        served.chat(PROMPTS["morph"][0])
+        served.chat(PROMPTS["mercury, apply"][0])
     assert fake.jobs[0].request.reference == ()
     assert not fake.jobs[0].request.drafting
 

@@ -119,5 +119,13 @@ def test_the_description_is_complete(served: Served) -> None:
         "/ready",
         "/metrics",
         "/tokenize",
+        "/detokenize",
+        "/apply-template",
+        "/props",
+        "/infill",
+        "/v1/fim/completions",
+        "/v1/code/apply",
+        "/v1/apply/completions",
+        "/v1/edit/completions",
     }
     assert served.client.get("/docs").status_code == 200
