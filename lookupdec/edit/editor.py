@@ -13,8 +13,9 @@ from lookupdec.edit.answers import Answer, read_answer, read_summary
 from lookupdec.edit.diff import PositionEncoding, text_edits, unified_diff
 from lookupdec.edit.engine import Chunk, Engine, ModelEngine
 from lookupdec.edit.indent import reindented, retabbed
+from lookupdec.edit.languages import language_of
 from lookupdec.edit.plan import Planner, Question
-from lookupdec.edit.prompts import EditPrompt, Task, Templates, check_instruction, is_markdown
+from lookupdec.edit.prompts import EditPrompt, Task, Templates, check_instruction
 from lookupdec.edit.region import Region, without_echo
 from lookupdec.edit.results import EditResult, Summary, total, usage_of
 from lookupdec.edit.textio import Document
@@ -43,7 +44,7 @@ class _Request:
     reference: str | None = None
     namespace: str | None = None
     split: bool = True
-    markdown: bool = True
+    syntax: str | None = "markdown"
     plain: bool = False
     allow_incomplete: bool = False
     on_token: OnToken | None = None
@@ -146,7 +147,7 @@ class Editor:
             reference=None if prediction is None else _shown(prediction),
             namespace=namespace,
             split=split,
-            markdown=is_markdown(language, path),
+            syntax=language_of(language, path),
             plain=plain,
             allow_incomplete=allow_incomplete,
             on_token=on_token,
@@ -203,11 +204,11 @@ class Editor:
             plain=plain,
             on_token=on_token,
         )
-        replies = list(self._ask(request))
+        replies = list(self._ask(request, self._questions(request)))
         summary, stats, complete = _joined(replies), [reply.stats for reply in replies], _all_ended(replies)
         while len(replies) > 1 and len(summary) < len(request.region.text):
             request = replace(request, region=_region(summary))
-            replies = list(self._ask(request))
+            replies = list(self._ask(request, self._questions(request)))
             summary, complete = _joined(replies), complete and _all_ended(replies)
             stats += [reply.stats for reply in replies]
         cost = total(stats)
@@ -219,7 +220,8 @@ class Editor:
     ) -> EditResult:
         """Put the answers in the place of what they replace."""
         region, text = request.region, request.region.text
-        replies = list(self._ask(request))
+        questions = self._questions(request)
+        replies = list(self._ask(request, questions))
         answers = [reply.answer for reply in replies]
         complete = all(answer.complete for answer in answers)
         new_text = text
@@ -238,19 +240,22 @@ class Editor:
             usage=usage_of(cost),
             stats=cost,
             answer="".join(reply.raw for reply in replies),
+            parts=len(questions),
         )
 
-    def _ask(self, request: _Request) -> Iterator[_Reply]:
-        """Ask all that a request takes; an answer that nothing can be done with is the last one."""
+    def _questions(self, request: _Request) -> list[Question]:
         self.engine.check(request.settings)
         planner = Planner(self.engine, self.templates, request.settings.get("max_new_tokens"))
-        questions = planner.questions(
+        return planner.questions(
             request.task,
             request.region,
             request.prompt,
             may_split=request.split,
-            markdown=request.markdown,
+            language=request.syntax,
         )
+
+    def _ask(self, request: _Request, questions: Sequence[Question]) -> Iterator[_Reply]:
+        """Ask in turn; an answer that nothing can be done with is the last one."""
         for question in questions:
             reply = self._answer(question, request)
             yield reply

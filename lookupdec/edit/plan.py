@@ -35,7 +35,7 @@ class Planner:
     longest_answer: int | None = None
 
     def questions(
-        self, task: Task, region: Region, prompt: EditPrompt, *, may_split: bool, markdown: bool
+        self, task: Task, region: Region, prompt: EditPrompt, *, may_split: bool, language: str | None = None
     ) -> list[Question]:
         """Return what to ask, in the order of the text. Raises ``ContextFullError`` with the numbers."""
         whole = self._question(task, region, prompt, Document(region.text).shown)
@@ -53,8 +53,8 @@ class Planner:
                 f"the instruction leaves no room for a text in the {context} tokens that {self.engine.name} "
                 "holds: shorten it, and what is given along with it"
             )
-        original = region.text[region.start : region.end]
-        spans = split(original, self.engine.count_text, limit, markdown=markdown)
+        within = (region.start, region.end)
+        spans = split(region.text, self.engine.count_text, limit, language=language, within=within)
         if len(spans) > 1 and not may_split:
             raise self._does_not_fit(whole, piece, context)
         return [self._part(task, part, prompt, room) for part in region.parts(spans)]
@@ -85,7 +85,7 @@ class Planner:
         return ContextFullError(
             f"the text does not fit: the prompt has {prompt} tokens and the answer needs about {piece} more, "
             f"but {self.engine.name} holds {context}: about {fits} tokens of text fit, edit some lines of it "
-            "only (--lines), or let it be split (--split)"
+            "only (--lines), or let it be split"
         )
 
 

@@ -71,12 +71,6 @@ class Templates:
         return [*system, {"role": "user", "content": asked}]
 
 
-def is_markdown(language: str | None, path: str | Path | None) -> bool:
-    """Whether a text is Markdown, by its language or by the name of its file."""
-    name = language or ("" if path is None else Path(path).suffix.removeprefix("."))
-    return name.lower() in ("markdown", "md", "mdx")
-
-
 def check_instruction(instruction: str) -> str:
     """Return the instruction, or raise ``InputError`` where it says nothing."""
     if not instruction.strip():

@@ -61,8 +61,8 @@ class Region:
         return len(split_lines(self.text[: self.start] + "x"))
 
     def parts(self, spans: Sequence[tuple[int, int]]) -> list[Region]:
-        """Return the pieces of this piece; spans count from its start."""
-        return [Region(self.text, self.start + start, self.start + end) for start, end in spans]
+        """Return other pieces of the same text."""
+        return [Region(self.text, start, end) for start, end in spans]
 
     @property
     def before(self) -> str:
