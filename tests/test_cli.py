@@ -90,6 +90,21 @@ def test_options_reach_the_engine(engine, file):
     assert engine.plain == [True]
 
 
+@pytest.mark.parametrize("command", ["edit", "compare", "batch"])
+def test_options_reach_the_model(monkeypatch, file, command):
+    asked: dict[str, object] = {}
+
+    def load(model, **options):
+        asked.update(options, model=model)
+        raise ModelError("enough")
+
+    monkeypatch.setattr(ModelEngine, "load", load)
+    more = [file.parent / "out"] if command == "batch" else []
+    options = ["--model", "m", "--dtype", "bfloat16", "--device", "cpu", "--exact", "bitwise"]
+    assert run(command, file, *more, "-i", "x", *options).exit_code == 2
+    assert asked == {"model": "m", "dtype": "bfloat16", "device": "cpu", "exact": "bitwise"}
+
+
 def test_an_encoding_can_be_named(engine, tmp_path):
     path = tmp_path / "a.txt"
     path.write_bytes(b"caf\xe9\r\n")
@@ -210,10 +225,37 @@ def test_bad_input_is_one_line_and_exit_code_2(engine, folder, capsys, command, 
     assert not engine.prompts
 
 
-def test_a_file_that_does_not_fit_the_context_is_refused_with_the_numbers(engine, folder, capsys):
+def test_a_file_that_cannot_be_split_is_refused_with_the_numbers(engine, folder, capsys):
     engine.context_length = 20
-    check_refused(capsys, folder, ["edit", "good.txt", "-i", "x"], "scripted holds 20")
-    check_refused(capsys, folder, ["edit", "good.txt", "-i", "x", "--split"], "no room for a text in the 20")
+    check_refused(capsys, folder, ["edit", "good.txt", "-i", "x"], "no room for a text in the 20")
+    check_refused(capsys, folder, ["edit", "good.txt", "-i", "x", "--no-split"], "scripted holds 20")
+
+
+LONG = b"".join(b"def f%d():\r\n    return %d\r\n\r\n" % (number, number) for number in range(100))
+
+
+def test_a_file_longer_than_the_context_is_edited_in_parts(engine, file):
+    file.write_bytes(LONG)
+    engine.answer, engine.context_length = lambda shown: shown.replace("return 42", "return 43"), 400
+    result = run("edit", file, "-i", "x", "--in-place")
+    assert result.exit_code == 0
+    assert f"edited in {len(engine.prompts)} parts" in result.stderr
+    assert "+    return 43" in result.stdout
+    assert file.read_bytes() == LONG.replace(b"return 42", b"return 43")
+
+
+def test_a_file_longer_than_the_context_can_be_refused(engine, file):
+    file.write_bytes(LONG)
+    engine.context_length = 400
+    result = run("edit", file, "-i", "x", "--no-split")
+    assert (result.exit_code, engine.prompts) == (2, [])
+    assert "tokens of text fit" in result.stderr
+
+
+def test_json_says_in_how_many_parts_a_file_was_edited(engine, file):
+    file.write_bytes(LONG)
+    engine.answer, engine.context_length = str, 400
+    assert json.loads(run("edit", file, "-i", "x", "--json").stdout)["parts"] == len(engine.prompts) > 1
 
 
 def test_a_model_that_cannot_be_loaded_is_one_line(folder, capsys, monkeypatch):

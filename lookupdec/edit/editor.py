@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from lookupdec.edit.answers import Answer, read_answer, read_summary
 from lookupdec.edit.diff import PositionEncoding, text_edits, unified_diff
@@ -21,6 +21,9 @@ from lookupdec.edit.results import EditResult, Summary, total, usage_of
 from lookupdec.edit.textio import Document
 from lookupdec.errors import InputError
 from lookupdec.stats import Stats
+
+if TYPE_CHECKING:
+    from lookupdec.hf.models import Exact
 
 OnToken = Callable[[Chunk], object]
 """Called with every chunk of an answer as it arrives; what it raises ends the generation."""
@@ -78,14 +81,16 @@ class Editor:
         *,
         dtype: str = "auto",
         device: str = "auto",
+        exact: Exact = "auto",
         templates: Path | None = None,
     ) -> Editor:
         """Load a model to edit with: a hub id, a folder or a GGUF file; None is the default model.
 
-        ``templates`` is a folder with prompts to use instead of the built-in ones. Raises ``ModelError``.
+        ``dtype``, ``device`` and ``exact`` are those of ``lookupdec.hf.load``. ``templates`` is a folder with
+        prompts to use instead of the built-in ones. Raises ``ModelError``.
         """
         read = Templates.load(templates)
-        return cls(ModelEngine.load(model, dtype=dtype, device=device), templates=read)
+        return cls(ModelEngine.load(model, dtype=dtype, device=device, exact=exact), templates=read)
 
     def edit(  # noqa: PLR0913
         self,

@@ -16,6 +16,7 @@ from lookupdec.stats import Stats, Step
 if TYPE_CHECKING:
     from lookupdec.cache import RollingCache
     from lookupdec.hf import LanguageModel
+    from lookupdec.hf.models import Exact
 
 
 class Chunk(Protocol):
@@ -102,7 +103,12 @@ class ModelEngine:
 
     @classmethod
     def load(
-        cls, model: str | Path | None = None, *, dtype: str = "auto", device: str = "auto"
+        cls,
+        model: str | Path | None = None,
+        *,
+        dtype: str = "auto",
+        device: str = "auto",
+        exact: Exact = "auto",
     ) -> ModelEngine:
         """Load a model; see ``lookupdec.hf.load``. Raises ``ModelError``."""
         try:
@@ -112,7 +118,7 @@ class ModelEngine:
                 raise
             raise ModelError(f"models need {error.name}: pip install 'lookupdec[hf]'") from error
 
-        return cls(load(model, dtype=dtype, device=device))
+        return cls(load(model, dtype=dtype, device=device, exact=exact))
 
     @property
     def name(self) -> str:
@@ -186,6 +192,14 @@ class ModelEngine:
         if self._past is None:
             self._past = RollingCache()
         return CopyDrafter(cache=self._past)
+
+    def remember(self, text: str, namespace: str) -> None:
+        """Draft from this text, too, in requests that name the namespace: an answer of an earlier run."""
+        from lookupdec.cache import RollingCache
+
+        if self._past is None:
+            self._past = RollingCache()
+        self._past.add(self.model.encode_text(text), namespace=namespace)
 
     def _prompt(self, messages: Messages) -> tuple[Messages | str, str]:
         """Return the prompt, and the string that ends the answer where no end-of-text token will."""

@@ -101,6 +101,44 @@ def test_a_run_goes_on_behind_the_last_whole_line(tmp_path, cut):
     assert progress.resumed + len(engine.prompts) == len(ITEMS)
 
 
+def test_what_an_earlier_run_finished_helps_to_draft(tmp_path):
+    out = tmp_path / "out.jsonl"
+    answers = iter(["A", "# ... rest of the code unchanged", "C"])
+    items = [*ITEMS[:3], {"text": ""}, *ITEMS[3:5]]
+    edit_many(Editor(ScriptedEngine(lambda _: next(answers))), items[:4], out)
+    engine = upper()
+    edit_many(Editor(engine), items, out)
+    assert engine.remembered == [("A\r\n", "edit_many"), ("C\r\n", "edit_many")]
+    assert len(engine.prompts) == 2
+
+
+@pytest.mark.parametrize(("first", "second"), [("a", "b"), (None, "b"), ("a", None), (None, None)])
+def test_what_was_finished_in_another_namespace_stays_out(tmp_path, first, second):
+    out = tmp_path / "out.jsonl"
+    edit_many(Editor(upper()), ITEMS[:2], out, namespace=first)
+    engine = upper()
+    edit_many(Editor(engine), ITEMS, out, namespace=second)
+    assert engine.remembered == []
+    assert {record["namespace"] for record in records(out)} == {first, second}
+
+
+def test_the_newest_results_are_remembered_as_far_as_they_are_of_use(tmp_path, monkeypatch):
+    monkeypatch.setattr("lookupdec.edit.pipeline._REMEMBERED_CHARACTERS", 20)
+    out = tmp_path / "out.jsonl"
+    edit_many(Editor(upper()), ITEMS[:5], out)
+    engine = upper()
+    edit_many(Editor(engine), ITEMS, out)
+    assert [text for text, _ in engine.remembered] == ["TEXT 3\r\n", "TEXT 4\r\n"]
+
+
+def test_a_finished_run_remembers_nothing(tmp_path):
+    out = tmp_path / "out.jsonl"
+    edit_many(Editor(upper()), ITEMS, out)
+    engine = upper()
+    edit_many(Editor(engine), ITEMS, out)
+    assert engine.remembered == []
+
+
 def without_times(path: Path) -> list[dict[str, Any]]:
     return [{key: value for key, value in record.items() if key != "seconds"} for record in records(path)]
 
