@@ -62,6 +62,17 @@ def test_standard_input_gives_the_new_text_on_standard_output(engine):
     assert (result.exit_code, result.stdout_bytes) == (0, CHANGED)
 
 
+@pytest.mark.parametrize("data", [b"", b"\r\n", b"\xef\xbb\xbf \r\n"])
+def test_an_empty_file_is_written_as_asked(engine, tmp_path, data):
+    path = tmp_path / "hello.py"
+    path.write_bytes(data)
+    engine.answer = "Here is the program:\n```python\nprint('hello')\n```"
+    assert run("edit", path, "-i", "greet the world", "--in-place").exit_code == 0
+    ending = b"\r\n" if b"\r" in data else b"\n"
+    assert path.read_bytes().removeprefix(b"\xef\xbb\xbf") == b"print('hello')" + ending
+    assert engine.prompts[0].startswith("Write a new python file: greet the world")
+
+
 def test_json_is_one_object_with_everything(engine, file):
     result = run("edit", file, "-i", "digits", "--json")
     (line,) = result.stdout.splitlines()
@@ -170,8 +181,7 @@ FILES = {
 BAD_INPUT = [
     ("none -i x", "does not exist"),
     (". -i x", "is a directory"),
-    ("empty.txt -i x", "is empty"),
-    ("blank.txt -i x", "is empty"),
+    ("empty.txt -i x --lines 1:1", "outside the text, which has 0 lines"),
     ("a.bin -i x", "is binary"),
     ("latin.txt -i x", "is not UTF-8"),
     ("latin.txt -i x --encoding klingon", "unknown encoding"),

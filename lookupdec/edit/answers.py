@@ -11,7 +11,9 @@ from dataclasses import dataclass, field
 
 from lookupdec.edit.fences import CodeBlock, code_blocks, fence_at
 
-_THINK = re.compile(r"\s*<(think|thinking|reasoning)>(.*?)(</\1>\s*|\Z)", re.DOTALL)
+# Up to the last line's end behind it: the first line of the text keeps its indentation.
+_THINK = re.compile(r"\s*<(think|thinking|reasoning)>(.*?)(</\1>(?:\s*\n|[ \t]*)|\Z)", re.DOTALL)
+_THOUGHT = re.compile(r"(?:(?!<think).)*?^\s*</(think|thinking|reasoning)>\s*\n", re.DOTALL | re.MULTILINE)
 
 _PREAMBLE = re.compile(
     r"(sure|certainly|of course|okay|ok|here|below|this is|the (edited|updated|rewritten|revised|new))"
@@ -66,23 +68,50 @@ class _Reading:
         self.complete = False
         self.warnings.append(warning)
 
+    def leave_out(self, line: str, where: str = "around") -> None:
+        self.warnings.append(f"left out what the model wrote {where} the text: {line.strip()[:60]!r}")
+
+    def answer(self) -> Answer:
+        return Answer(self.text, self.complete, tuple(self.warnings))
+
 
 def read_answer(raw: str, original: str, *, finish_reason: str = "stop") -> Answer:
     """Return the new text that ``raw`` gives for ``original``, both with LF line endings.
 
-    ``finish_reason`` is "stop" where the model ended its answer itself.
+    ``finish_reason`` is "stop" where the model ended its answer itself. A text without any word is taken for
+    what was asked only where the model closed an empty code block around it.
     """
+    reading = _begun(raw, original, finish_reason)
+    is_emptied = _unwrap(reading)
+    _fit_ends(reading)
+    if reading.complete and original.strip() and not (reading.text.strip() or is_emptied):
+        reading.doubt("the answer is empty")
+    _find_placeholders(reading)
+    _note_deletions(reading)
+    return reading.answer()
+
+
+def read_new_text(raw: str, *, language: str | None = None, finish_reason: str = "stop") -> Answer:
+    """Return the text that ``raw`` gives where there was none before, with a final newline.
+
+    Code blocks are content in Markdown; in other languages (names from ``languages``) one holds the text. In
+    doubt the answer is not complete.
+    """
+    reading = _begun(raw, "", finish_reason)
+    _unwrap_new(reading, language)
+    if reading.complete and not reading.text.strip():
+        reading.doubt("the answer is empty")
+    _find_placeholders(reading)
+    reading.text = reading.text.strip("\n") + "\n" if reading.text.strip("\n") else ""
+    return reading.answer()
+
+
+def _begun(raw: str, original: str, finish_reason: str) -> _Reading:
     reading = _Reading(raw, original)
     if finish_reason != "stop":
         reading.doubt(_CUT.get(finish_reason, f"the answer was cut ({finish_reason})"))
     _drop_thinking(reading)
-    _unwrap(reading)
-    _fit_ends(reading)
-    if reading.complete and original.strip() and not reading.text.strip():
-        reading.doubt("the answer is empty")
-    _find_placeholders(reading)
-    _note_deletions(reading)
-    return Answer(reading.text, reading.complete, tuple(reading.warnings))
+    return reading
 
 
 _CUT = {"length": "the answer was cut: it reached the limit of new tokens"}
@@ -94,35 +123,82 @@ def read_summary(raw: str) -> str:
 
 
 def _drop_thinking(reading: _Reading) -> None:
+    # Some chat templates open the block themselves: the answer holds its end alone.
     match = _THINK.match(reading.text)
-    if match is None or f"<{match[1]}>" in reading.original:
+    if match is None and (match := _THOUGHT.match(reading.text)):
+        reading.warnings.append("left out the model's thinking, of which the answer held the end alone")
+    if match is None or re.search(f"</?{match[1]}>", reading.original):
         return
-    if not match[3] and reading.complete:
+    if f"</{match[1]}>" not in match[0] and reading.complete:
         reading.doubt("the answer ended before the model had finished thinking")
     reading.text = reading.text[match.end() :]
 
 
-def _unwrap(reading: _Reading) -> None:
-    """Take the text out of a fence that the model put around its answer."""
+def _unwrap(reading: _Reading) -> bool:
+    """Take the text out of a fence that the model put around its answer.
+
+    True where that is closed and empty, and there is nothing else: the model means that no text is left.
+    """
     lines = reading.text.split("\n")
     old_lines = reading.original.split("\n")
     block = _outer_block(lines, old_lines)
     if block is None:
         _drop_preamble(reading, lines, old_lines)
-        return
-    end = len(lines) if block.end is None else block.end
-    body = lines[block.start + 1 : end]
-    outside = [line for line in lines[: block.start] + lines[end + 1 :] if line.strip()]
+        return False
+    body, before, after = _around(block, lines)
+    outside = before + after
+    is_empty = not any(line.strip() for line in body)
     if outside and not _is_remark(outside, body, old_lines):
-        return
+        if set(outside) & set(old_lines) or not (is_empty or _is_preamble(before)):
+            return False
+        if is_empty or after:
+            reading.doubt(f"the model wrote more than the text: {outside[0].strip()[:60]!r}")
+            return False
     if outside:
-        reading.warnings.append(f"left out what the model wrote around the text: {outside[0].strip()[:60]!r}")
+        reading.leave_out(outside[0])
+    _take_out(reading, block, body)
+    if is_empty and not outside and block.end is not None:
+        reading.text = ""
+        return True
+    return False
+
+
+def _unwrap_new(reading: _Reading, language: str | None) -> None:
+    """Take a new text out of a fence around it; nothing of an original tells the fence from content."""
+    lines = reading.text.split("\n")
+    block = _outer_block(lines, [])
+    if block is None:
+        if language not in (None, "markdown") and code_blocks(lines):
+            reading.doubt("the answer holds several code blocks, and not one text")
+        return
+    body, before, after = _around(block, lines)
+    if before and not _is_preamble(before) or after:
+        if language in (None, "markdown"):
+            return
+        reading.leave_out((before + after)[0])
+    elif before:
+        reading.leave_out(before[0])
+    _take_out(reading, block, body)
+
+
+def _around(block: CodeBlock, lines: list[str]) -> tuple[list[str], list[str], list[str]]:
+    """Return the lines in a block, and those before and after it that are not blank."""
+    end = len(lines) if block.end is None else block.end
+    before = [line for line in lines[: block.start] if line.strip()]
+    return lines[block.start + 1 : end], before, [line for line in lines[end + 1 :] if line.strip()]
+
+
+def _take_out(reading: _Reading, block: CodeBlock, body: list[str]) -> None:
     if block.end is None:
         if reading.complete:
             reading.warnings.append("the model did not close the code block of its answer")
         reading.text = "\n".join(body)
     else:
         reading.text = "".join(line + "\n" for line in body)
+
+
+def _is_preamble(lines: list[str]) -> bool:
+    return len(lines) == 1 and _PREAMBLE.fullmatch(lines[0]) is not None
 
 
 def _outer_block(lines: list[str], old_lines: list[str]) -> CodeBlock | None:
@@ -156,8 +232,10 @@ def _is_own_fence(lines: list[str], start: int, old_lines: list[str]) -> bool:
     if following and (lines[start], following[0]) in set(pairs):
         return True
     first_old = next((line for line in old_lines if line.strip()), "")
-    doubled = bool(following) and fence_at(following[0]) is not None
-    return fence_at(first_old) is not None and not doubled
+    opening, inner = fence_at(lines[start]), fence_at(following[0]) if following else None
+    if opening is not None and inner is not None and inner.closes(opening):
+        return lines[start] == first_old
+    return fence_at(first_old) is not None and inner is None
 
 
 def _is_remark(outside: list[str], body: list[str], old_lines: list[str]) -> bool:
@@ -175,7 +253,7 @@ def _drop_preamble(reading: _Reading, lines: list[str], old_lines: list[str]) ->
     start = next((number for number, line in enumerate(lines) if number and line.strip()), len(lines))
     first_old = next((line for line in old_lines if line.strip()), None)
     if start < len(lines) and lines[start] == first_old:
-        reading.warnings.append(f"left out what the model wrote before the text: {lines[0].strip()[:60]!r}")
+        reading.leave_out(lines[0], "before")
         reading.text = "\n".join(lines[start:])
 
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from lookupdec.edit.answers import Answer, read_answer, read_summary
+from lookupdec.edit.answers import Answer, read_answer, read_new_text, read_summary
 from lookupdec.edit.diff import PositionEncoding, text_edits, unified_diff
 from lookupdec.edit.engine import Chunk, Engine, ModelEngine
 from lookupdec.edit.indent import reindented, retabbed
@@ -61,10 +61,7 @@ class _Reply:
     raw: str
     finish_reason: str
     stats: Stats
-
-    @property
-    def answer(self) -> Answer:
-        return read_answer(self.raw, self.question.original, finish_reason=self.finish_reason)
+    answer: Answer
 
 
 class Editor:
@@ -113,6 +110,8 @@ class Editor:
     ) -> EditResult:
         """Change ``text`` as ``instruction`` says, and keep the rest of it to the byte.
 
+        Where there is no text, or only blank lines, one is written.
+
         Parameters
         ----------
         lines, selection
@@ -144,15 +143,18 @@ class Editor:
         InputError
             The request cannot be carried out as given; ``ContextFullError`` where the text is too long.
         """
+        region, syntax = _region(text, lines, selection), language_of(language, path)
+        is_new = region.is_whole and not text.strip()
+        named = language or (syntax or "text" if is_new else "")
         request = _Request(
-            task="whole",
-            region=_region(text, lines, selection),
-            prompt=EditPrompt(check_instruction(instruction), language=language or "", context=context),
+            task="create" if is_new else "whole",
+            region=region,
+            prompt=EditPrompt(check_instruction(instruction), language=named, context=context),
             settings=settings,
             reference=None if prediction is None else _shown(prediction),
             namespace=namespace,
             split=split,
-            syntax=language_of(language, path),
+            syntax=syntax,
             plain=plain,
             allow_incomplete=allow_incomplete,
             on_token=on_token,
@@ -178,7 +180,7 @@ class Editor:
         """
         request = _Request(
             task="rewrite",
-            region=_region(document),
+            region=_region(_with_words(document)),
             prompt=EditPrompt(check_instruction(instruction), context=context),
             settings=settings,
             plain=plain,
@@ -203,7 +205,7 @@ class Editor:
         """
         request = _Request(
             task="summarize",
-            region=_region(document),
+            region=_region(_with_words(document)),
             prompt=EditPrompt(check_instruction(STYLES.get(style, style))),
             settings=settings,
             plain=plain,
@@ -284,14 +286,19 @@ class Editor:
                 if request.on_token is not None:
                     request.on_token(last)
         assert last is not None, "an engine yields at least one chunk"
-        return _Reply(question, "".join(parts), last.finish_reason or "stop", last.stats)
+        raw, reason = "".join(parts), last.finish_reason or "stop"
+        return _Reply(question, raw, reason, last.stats, _read(raw, reason, question, request))
+
+
+def _read(raw: str, finish_reason: str, question: Question, request: _Request) -> Answer:
+    if request.task == "create":
+        return read_new_text(raw, language=request.syntax, finish_reason=finish_reason)
+    return read_answer(raw, question.original, finish_reason=finish_reason)
 
 
 def _region(
     text: str, lines: tuple[int, int] | None = None, selection: tuple[int, int] | None = None
 ) -> Region:
-    if not text.strip():
-        raise InputError("the text is empty: there is nothing to edit")
     try:
         text.encode()
     except UnicodeEncodeError as error:
@@ -300,9 +307,15 @@ def _region(
         raise InputError("give either lines or a selection, not both")
     if lines is not None:
         return Region.of_lines(text, lines)
-    if selection is not None:
+    if selection is not None and text.strip():
         return Region.of_selection(text, selection)
     return Region.whole(text)
+
+
+def _with_words(document: str) -> str:
+    if not document.strip():
+        raise InputError("the text is empty: there is nothing to work on")
+    return document
 
 
 def _fitted(reply: _Reply) -> str:

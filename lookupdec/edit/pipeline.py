@@ -162,6 +162,8 @@ def _checked(item: Mapping[str, Any], instruction: str | None) -> tuple[str, str
         raise InputError('the item has no text: give it as "text"')
     if not isinstance(own_instruction, str):
         raise InputError('the item has no instruction: give it as "instruction", or one for all items')
+    if not text.strip():
+        raise InputError("the text is empty: there is nothing to edit")
     options = {name: item[name] for name in _OPTIONS if item.get(name) is not None}
     for name in ("lines", "selection"):
         if name in options:

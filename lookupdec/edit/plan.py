@@ -55,7 +55,7 @@ class Planner:
             )
         within = (region.start, region.end)
         spans = split(region.text, self.engine.count_text, limit, language=language, within=within)
-        if len(spans) > 1 and not may_split:
+        if not spans or (len(spans) > 1 and not may_split):
             raise self._does_not_fit(whole, piece, context)
         return [self._part(task, part, prompt, room) for part in region.parts(spans)]
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from importlib import resources
 from pathlib import Path
 from string import Template
-from typing import Literal
+from typing import Literal, get_args
 
 from lookupdec.edit.fences import fence_around
 from lookupdec.errors import FileError, InputError
@@ -19,10 +19,11 @@ from lookupdec.errors import FileError, InputError
 Messages = list[dict[str, str]]
 """Chat messages: ``role`` and ``content``."""
 
-Task = Literal["whole", "part", "rewrite", "summarize"]
-"""What is asked, each by its template: to edit a text, or a part of it, to rewrite it, to summarise it."""
+Task = Literal["whole", "part", "create", "rewrite", "summarize"]
+"""What is asked, each by its template: to edit a text, or a part of it, to write one where there is none, to
+rewrite it, to summarise it."""
 
-_TASKS: tuple[Task, ...] = ("whole", "part", "rewrite", "summarize")
+_TASKS: tuple[Task, ...] = get_args(Task)
 _FIELDS = frozenset({"context", "fence", "language", "text", "part", "instruction"})
 
 
@@ -99,7 +100,8 @@ def _check(name: str, text: str) -> None:
     found = set(template.get_identifiers())
     if unknown := found - _FIELDS:
         raise FileError(f"the template {name}.txt asks for ${unknown.pop()}, which is not known")
-    if missing := {"instruction", "part" if name == "part" else "text"} - found:
+    needed = {"instruction"} if name == "create" else {"instruction", "part" if name == "part" else "text"}
+    if missing := needed - found:
         raise FileError(f"the template {name}.txt lacks ${missing.pop()}")
 
 

@@ -88,6 +88,16 @@ def test_thinking_is_dropped():
     assert text_of(f"<think></think>\n```\n{CODE}```", CODE) == CODE
 
 
+def test_thinking_that_the_chat_template_began_is_dropped():
+    assert text_of(f"what to do?\n</think>\n\n{CODE}", CODE) == CODE
+    assert text_of("a </think> b\n", "a </think> c\n") == "a </think> b\n"
+
+
+def test_the_first_line_after_thinking_keeps_its_indentation():
+    assert text_of("<think>\nhm\n</think>\n\n    x = 2\n", "    x = 1\n") == "    x = 2\n"
+    assert text_of("<think>hm</think> x = 2\n", "x = 1\n") == "x = 2\n"
+
+
 def test_an_answer_that_never_stopped_thinking_is_not_complete():
     assert not read_answer("<think>\nhm", CODE).complete
 
@@ -101,9 +111,31 @@ def test_a_cut_answer_is_not_complete(reason):
     assert (in_fence.text, in_fence.warnings) == ("def f():\n", answer.warnings)
 
 
-def test_an_empty_answer_is_not_complete():
-    assert not read_answer("", CODE).complete
-    assert not read_answer("```\n```", CODE).complete
+@pytest.mark.parametrize(
+    "raw", ["", "\n", "  \n\n", "<think>\nhm\n</think>\n", "```", "```\n", "I did.\n```\n```"]
+)
+def test_an_empty_answer_is_not_complete(raw):
+    assert not read_answer(raw, CODE).complete
+
+
+@pytest.mark.parametrize("raw", ["```\n```", "```python\n\n```\n", "<think></think>\n~~~\n~~~"])
+def test_an_empty_code_block_means_that_no_text_is_left(raw):
+    answer = read_answer(raw, CODE)
+    assert (answer.text, answer.complete) == ("", True)
+    cut = read_answer(raw, CODE, finish_reason="length")
+    assert not cut.complete
+
+
+def test_a_text_that_is_one_code_block_can_be_emptied():
+    assert text_of("```py\n```\n", "```py\nold\n```\n") == "```py\n```\n"
+    assert text_of("~~~\n~~~\n", "```py\nold\n```\n") == ""
+
+
+def test_a_preamble_tells_the_fence_from_content_even_where_all_is_new():
+    assert read_answer("Here is the new text:\n\n```\nall is new\n```\n", CODE).text == "all is new\n"
+    answer = read_answer("Here is the new text:\n\n```\nall is new\n```\nShorter now.\n", CODE)
+    assert not answer.complete
+    assert "more than the text" in answer.warnings[0]
 
 
 @pytest.mark.parametrize(
