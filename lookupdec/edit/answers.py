@@ -124,11 +124,11 @@ def read_summary(raw: str) -> str:
 
 def _drop_thinking(reading: _Reading) -> None:
     # Some chat templates open the block themselves: the answer holds its end alone.
-    match = _THINK.match(reading.text)
-    if match is None and (match := _THOUGHT.match(reading.text)):
-        reading.warnings.append("left out the model's thinking, of which the answer held the end alone")
+    match = _THINK.match(reading.text) or _THOUGHT.match(reading.text)
     if match is None or re.search(f"</?{match[1]}>", reading.original):
         return
+    if not match[0].lstrip().startswith("<"):
+        reading.warnings.append("left out the model's thinking, of which the answer held the end alone")
     if f"</{match[1]}>" not in match[0] and reading.complete:
         reading.doubt("the answer ended before the model had finished thinking")
     reading.text = reading.text[match.end() :]

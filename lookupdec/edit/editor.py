@@ -11,12 +11,13 @@ from typing import TYPE_CHECKING, Any
 
 from lookupdec.edit.answers import Answer, read_answer, read_new_text, read_summary
 from lookupdec.edit.diff import PositionEncoding, text_edits, unified_diff
+from lookupdec.edit.echo import without_echo
 from lookupdec.edit.engine import Chunk, Engine, ModelEngine
 from lookupdec.edit.indent import reindented, retabbed
 from lookupdec.edit.languages import language_of
 from lookupdec.edit.plan import Planner, Question
 from lookupdec.edit.prompts import EditPrompt, Task, Templates, check_instruction
-from lookupdec.edit.region import Region, without_echo
+from lookupdec.edit.region import Region
 from lookupdec.edit.results import EditResult, Summary, total, usage_of
 from lookupdec.edit.textio import Document
 from lookupdec.errors import InputError
@@ -323,8 +324,13 @@ def _fitted(reply: _Reply) -> str:
     region, old = reply.question.region, reply.question.original
     new = retabbed(reply.answer.text, old)
     if not region.is_whole:
+        stripped = without_echo(new, region)
+        if not new.startswith(
+            stripped
+        ):  # the answer began with neighbours, whose indentation is not the piece's
+            new = stripped
         # The indentation first: a dedented last line can look like the line after the piece.
-        new = without_echo(reindented(new, old), region)
+        new = without_echo(reindented(new, old, line_before=region.line_before), region)
     return region.replacement(new)
 
 

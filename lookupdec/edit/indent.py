@@ -7,30 +7,55 @@ from collections.abc import Sequence
 
 from lookupdec.edit.textio import split_lines
 
+_OPENERS = (":", "{", "(", "[")
+"""What ends a line before a deeper one."""
 
-def reindented(new: str, old: str) -> str:
+
+def reindented(new: str, old: str, *, line_before: str = "") -> str:
     """Give an answer the leading indentation of the piece back, where the model dropped it.
 
     Either the first line lost its own, or every line lost what all lines of the piece share. An answer that
-    is the piece itself, moved as a whole, is what was asked for and stays.
+    is the piece itself, moved as a whole, is what was asked for and stays. ``line_before`` is what stands
+    before the piece in its first line: where that is indentation, the first line is to go without it.
     """
-    indent = _common_indent(old)
-    if not indent:
+    lead = line_before if not line_before.strip() else ""
+    old_lines, new_lines = _shown_lines(lead + old), _shown_lines(new)
+    indent = _common_indent(lead + old)
+    if lead and new.startswith(lead) and not old.startswith(lead):
+        return new[len(lead) :]
+    if line_before.strip() or not indent or not new_lines or new_lines[0].startswith(indent):
         return new
-    new_lines, old_lines = _shown_lines(new), _shown_lines(old)
     shifted = [indent + line if line.strip() else line for line in new_lines]
-    known = set(old_lines)
-    if shifted != old_lines and _count_in(known, shifted) > _count_in(known, new_lines):
-        return "".join(shifted)
-    if new_lines and old_lines and new_lines[0] == old_lines[0].lstrip(" \t") != old_lines[0]:
-        rest = new_lines[1:]
-        if not rest or _common_indent("".join(rest)):
-            return old_lines[0] + "".join(rest)
-    return new
+    if shifted == old_lines:
+        return new
+    if not _is_moved(new_lines, old_lines, indent):
+        shifted = [_first(new_lines, old_lines), *new_lines[1:]]
+    return "".join(shifted).removeprefix(lead)
+
+
+def _is_moved(new_lines: Sequence[str], old_lines: Sequence[str], indent: str) -> bool:
+    """Whether all lines lack the indentation that those of the piece share, and not the first one alone."""
+    rest = [line for line in new_lines[1:] if line.strip()]
+    old_rest = [line for line in old_lines[1:] if line.strip()]
+    if not all(line.startswith(indent) for line in rest) or not rest:
+        return True
+    if new_lines[0].rstrip().endswith(_OPENERS):
+        return len(_indent_of(rest[0])) <= len(_indent_of(old_lines[0]))
+    return bool(old_rest) and _indent_of(old_rest[0]) == indent + _indent_of(rest[0])
+
+
+def _first(new_lines: Sequence[str], old_lines: Sequence[str]) -> str:
+    """Indent the first line as the piece's first line is, where it has no indentation."""
+    first = new_lines[0]
+    return first if first[:1] in (" ", "\t") else _indent_of(old_lines[0]) + first
+
+
+def _indent_of(line: str) -> str:
+    return line[: len(line) - len(line.lstrip(" \t"))]
 
 
 def _common_indent(text: str) -> str:
-    indents = [line[: len(line) - len(line.lstrip(" \t"))] for line in text.split("\n") if line.strip()]
+    indents = [_indent_of(line) for line in text.split("\n") if line.strip()]
     if not indents:
         return ""
     shortest, longest = min(indents), max(indents)
@@ -38,10 +63,6 @@ def _common_indent(text: str) -> str:
         if char != longest[index : index + 1]:
             return shortest[:index]
     return shortest
-
-
-def _count_in(known: set[str], lines: Sequence[str]) -> int:
-    return sum(line in known for line in lines if line.strip())
 
 
 def retabbed(new: str, old: str) -> str:
@@ -67,7 +88,7 @@ def _with_tabs(line: str, width: int) -> str:
 def _indents(text: str) -> list[str]:
     """The indentation of every line that has some."""
     lines = [line for line in text.split("\n") if line.strip() and line[0] in " \t"]
-    return [line[: len(line) - len(line.lstrip(" \t"))] for line in lines]
+    return [_indent_of(line) for line in lines]
 
 
 def _stripped(text: str) -> list[str]:

@@ -57,7 +57,7 @@ class Planner:
         spans = split(region.text, self.engine.count_text, limit, language=language, within=within)
         if not spans or (len(spans) > 1 and not may_split):
             raise self._does_not_fit(whole, piece, context)
-        return [self._part(task, part, prompt, room) for part in region.parts(spans)]
+        return [self._part(task, Region(region.text, *span), prompt, room) for span in spans]
 
     def _question(self, task: Task, region: Region, prompt: EditPrompt, around: str) -> Question:
         if task != "whole" or region.is_whole:

@@ -1,0 +1,119 @@
+"""What stands around a piece of a text and came back with the answer. Knows a region, no model."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+from lookupdec.edit.region import Region
+from lookupdec.edit.textio import split_lines
+
+_QUOTE = re.compile(r"\"{3}|'{3}|[\"'`|]")
+
+
+def without_echo(new: str, region: Region) -> str:
+    """Drop neighbours of a piece that a model repeated around its answer; all with LF line endings.
+
+    Whole lines, the rest of the lines that the piece begins and ends in, and the quotes or cell borders around
+    it; only where the piece itself neither begins nor ends like that.
+    """
+    old = region.document.shown
+    new = _without_rest_of_lines(new, old, region)
+    if not (region.line_before or region.line_after):
+        return _without_lines(new, old, region)
+    return _without_quotes(new, old, region)
+
+
+def _without_lines(new: str, old: str, region: Region) -> str:
+    old_lines, before, after = _contents(old), _contents(region.before), _contents(region.after)
+    lines = [content + ending for content, ending in split_lines(new)]
+    contents = _contents(new)
+    head = _echo(contents, before, old_lines)
+    if not _says_something(contents[:head]) and _balance(contents[head:]) != _balance(old_lines):
+        head = 0
+    tail = _echo(contents[head:][::-1], after[::-1], old_lines[::-1])
+    end = len(lines) - tail
+    # A closing bracket may be the answer's own.
+    if not _says_something(contents[end:]) and _balance(contents[head:end]) != _balance(old_lines):
+        end = len(lines)
+    return "".join(lines[head:end])
+
+
+def _echo(lines: Sequence[str], neighbours: Sequence[str], old_lines: Sequence[str]) -> int:
+    """Return how many of the first ``lines`` repeat the last ``neighbours``."""
+    for count in range(min(len(lines) - 1, len(neighbours)), 0, -1):
+        echoed = list(lines[:count])
+        is_blank = not any(line.strip() for line in echoed)
+        if not is_blank and echoed == list(neighbours[-count:]) and echoed[:1] != list(old_lines[:1]):
+            return count
+    return 0
+
+
+def _without_rest_of_lines(new: str, old: str, region: Region) -> str:
+    """Drop what stands before and after a piece in its own lines, and the lines before and after those.
+
+    All of it must be there, and some word among it: ``)`` alone may well be the answer's own.
+    """
+    head = _longest(_growing(region.before, region.line_before), new, old, str.startswith)
+    tail = _longest(
+        _growing(region.after, region.line_after, after=True), new[len(head) :], old, str.endswith
+    )
+    is_whole = (head or not region.line_before.strip()) and (tail or not region.line_after.strip())
+    if not is_whole or not _says_something([head, tail]):
+        return new
+    return new[len(head) : len(new) - len(tail)]
+
+
+def _growing(around: str, rest: str, *, after: bool = False) -> list[str]:
+    """Return the rest of a line, then that with one neighbouring line more, and so on; shortest first."""
+    if not rest.strip():
+        return []
+    found, lines = [rest], split_lines(around[len(rest) :] if after else around[: len(around) - len(rest)])
+    for content, ending in lines if after else reversed(lines):
+        found.append(found[-1] + content + ending if after else content + ending + found[-1])
+    return found
+
+
+def _longest(echoes: Sequence[str], new: str, old: str, is_at_end: object) -> str:
+    assert callable(is_at_end)
+    found = ""
+    for echo in echoes:
+        if len(echo) >= len(new):
+            break
+        if is_at_end(new, echo) and not is_at_end(old, echo):
+            found = echo
+    return found
+
+
+def _without_quotes(new: str, old: str, region: Region) -> str:
+    """Drop the quotes around a string, or the borders of a table's cell, that stand around the piece already."""
+    before, after = region.line_before.rstrip(" "), region.line_after.lstrip(" ")
+    inner = new.strip(" ")
+    for quote in _QUOTE.findall(before[-3:])[::-1] + [before[-1:]]:
+        is_around = quote and before.endswith(quote) and after.startswith(quote)
+        if (
+            is_around
+            and _QUOTE.fullmatch(quote)
+            and _is_in(inner, quote)
+            and not _is_in(old.strip(" "), quote)
+        ):
+            inner = inner[len(quote) : len(inner) - len(quote)]
+            return inner.strip(" ") if quote == "|" else inner
+    return new
+
+
+def _is_in(text: str, quote: str) -> bool:
+    return len(text) > 2 * len(quote) and text.startswith(quote) and text.endswith(quote)
+
+
+def _says_something(texts: Sequence[str]) -> bool:
+    return any(re.search(r"\w", text) for text in texts)
+
+
+def _balance(lines: Sequence[str]) -> list[int]:
+    text = "\n".join(lines)
+    return [text.count(opening) - text.count(closing) for opening, closing in ("()", "[]", "{}")]
+
+
+def _contents(shown: str) -> list[str]:
+    return [content for content, _ in split_lines(shown)]
