@@ -10,38 +10,22 @@ import re
 from dataclasses import dataclass, field
 
 from lookupdec.edit.fences import CodeBlock, code_blocks, fence_at
+from lookupdec.edit.placeholders import is_marker, is_placeholder
 
 # Up to the last line's end behind it: the first line of the text keeps its indentation.
 _THINK = re.compile(r"\s*<(think|thinking|reasoning)>(.*?)(</\1>(?:\s*\n|[ \t]*)|\Z)", re.DOTALL)
 _THOUGHT = re.compile(r"(?:(?!<think).)*?^\s*</(think|thinking|reasoning)>\s*\n", re.DOTALL | re.MULTILINE)
 
+_WRAPPER = re.compile(
+    r"\s*<(source|code|text|file|document|content|output|answer|result|response|edited|updated|rewritten)>"
+    r"[ \t]*\n(.*?)\n?</\1>\s*",
+    re.DOTALL | re.IGNORECASE,
+)
 _PREAMBLE = re.compile(
     r"(sure|certainly|of course|okay|ok|here|below|this is|the (edited|updated|rewritten|revised|new))"
     r"\b.*:\s*",
     re.IGNORECASE,
 )
-
-_MARKED = re.compile(r"\s*(?:--|[/#*!;%<{(\['\"\\.\u2026]|rem\b)(?:\s*rem\b)?", re.IGNORECASE)
-_MARKS = " \t/#*!;%<>{}()[]'\"\\.\u2026,:-"
-_DOTS = re.compile(r"\.\.\.|\u2026")
-
-_FILLERS = frozenset(
-    re.findall(
-        r"\w+",
-        """
-        rest remainder remaining remains remain existing previous original unchanged unmodified other same
-        stays stay kept keep omitted continues continue snip truncated no change changes exactly brevity
-        code line lines text content contents section sections function functions method methods class classes
-        file imports implementation document paragraph paragraphs body logic
-        here above below before is are of the this as in and with your for goes go to
-        """,
-    )
-)
-_TELLING = re.compile(
-    r"\b(rest of|remains?|remaining|unchanged|unmodified|omitted|brevity|same as|stays? the same|truncated|"
-    r"snip|existing code)\b"
-)
-_TELLING_AMONG_DOTS = re.compile(r"\b(rest|existing|previous|original|other|continues?|same|no changes?)\b")
 
 _BIG_DELETION_LINES = 20
 
@@ -81,7 +65,10 @@ def read_answer(raw: str, original: str, *, finish_reason: str = "stop") -> Answ
     ``finish_reason`` is "stop" where the model ended its answer itself. A text without any word is taken for
     what was asked only where the model closed an empty code block around it.
     """
+    if finish_reason == "stop" and raw == original:
+        return Answer(original, complete=True)
     reading = _begun(raw, original, finish_reason)
+    _unwrap_tags(reading)
     is_emptied = _unwrap(reading)
     _fit_ends(reading)
     if reading.complete and original.strip() and not (reading.text.strip() or is_emptied):
@@ -98,6 +85,7 @@ def read_new_text(raw: str, *, language: str | None = None, finish_reason: str =
     doubt the answer is not complete.
     """
     reading = _begun(raw, "", finish_reason)
+    _unwrap_tags(reading)
     _unwrap_new(reading, language)
     if reading.complete and not reading.text.strip():
         reading.doubt("the answer is empty")
@@ -163,6 +151,13 @@ def _unwrap(reading: _Reading) -> bool:
     return False
 
 
+def _unwrap_tags(reading: _Reading) -> None:
+    """Take the text out of a pair of tags such as <source>, where the original has no tags at all."""
+    match = _WRAPPER.fullmatch(reading.text)
+    if match is not None and not re.search(r"</?\w+>", reading.original + match[2]):
+        reading.text = match[2] + "\n"
+
+
 def _unwrap_new(reading: _Reading, language: str | None) -> None:
     """Take a new text out of a fence around it; nothing of an original tells the fence from content."""
     lines = reading.text.split("\n")
@@ -203,6 +198,8 @@ def _is_preamble(lines: list[str]) -> bool:
 
 def _outer_block(lines: list[str], old_lines: list[str]) -> CodeBlock | None:
     """Find the block that may hold the whole answer; None where its fences are the text's own."""
+    if (longer := _longer_block(lines, old_lines)) is not None:
+        return longer
     blocks = code_blocks(lines)
     if not blocks or _is_own_fence(lines, blocks[0].start, old_lines):
         return None
@@ -210,6 +207,8 @@ def _outer_block(lines: list[str], old_lines: list[str]) -> CodeBlock | None:
     last = max(number for number, line in enumerate(lines) if line.strip())
     last_fence = fence_at(lines[last])
     closes_at_last = last > first.start and last_fence is not None and last_fence.closes(first.opening)
+    if first.end is None and not closes_at_last and lines[first.start] in old_lines:
+        return None
     if len(blocks) == 1:
         return CodeBlock(first.opening, first.start, last) if closes_at_last and first.end is None else first
     # Inner fences without an info string look like the end of the outer one. Where the original has fences,
@@ -219,6 +218,31 @@ def _outer_block(lines: list[str], old_lines: list[str]) -> CodeBlock | None:
     if closes_at_last and paired and _fences(old_lines):
         return CodeBlock(first.opening, first.start, last)
     return None
+
+
+def _longer_block(lines: list[str], old_lines: list[str]) -> CodeBlock | None:
+    """Find a block from the first line to the last whose fence is longer than all in it and in the original.
+
+    Fences of the other kind do not count, unless the original begins with one: that may have been changed.
+    """
+    full = [number for number, line in enumerate(lines) if line.strip()]
+    if len(full) < 2:
+        return None
+    opening, closing = fence_at(lines[full[0]]), fence_at(lines[full[-1]])
+    if opening is None or closing is None or not closing.closes(opening):
+        return None
+    begins_with_fence = fence_at(_first_full(old_lines)) is not None
+    for line in (*lines[full[0] + 1 : full[-1]], *old_lines):
+        other = fence_at(line)
+        if other is None or not (begins_with_fence or other.char == opening.char):
+            continue
+        if other.length >= opening.length:
+            return None
+    return CodeBlock(opening, full[0], full[-1])
+
+
+def _first_full(lines: list[str]) -> str:
+    return next((line for line in lines if line.strip(" \t")), "")
 
 
 def _fences(lines: list[str]) -> int:
@@ -231,7 +255,7 @@ def _is_own_fence(lines: list[str], start: int, old_lines: list[str]) -> bool:
     pairs = zip(old_lines, old_lines[1:], strict=False)
     if following and (lines[start], following[0]) in set(pairs):
         return True
-    first_old = next((line for line in old_lines if line.strip()), "")
+    first_old = _first_full(old_lines)
     opening, inner = fence_at(lines[start]), fence_at(following[0]) if following else None
     if opening is not None and inner is not None and inner.closes(opening):
         return lines[start] == first_old
@@ -288,27 +312,15 @@ def _newlines_around(text: str) -> tuple[int, int]:
 def _find_placeholders(reading: _Reading) -> None:
     old_lines = {line.strip() for line in reading.original.split("\n")}
     for line in reading.text.split("\n"):
-        if line.strip() not in old_lines and is_placeholder(line):
-            reading.doubt(f"the model left text out: {line.strip()[:60]!r} stands for it")
+        said = line.strip()[:60]
+        if line.strip() in old_lines:
+            continue
+        if is_placeholder(line):
+            reading.doubt(f"the model left text out: {said!r} stands for it")
             return
-
-
-def is_placeholder(line: str) -> bool:
-    """Whether a whole line stands for text left out: a comment in any style, or a bracketed remark.
-
-    Dots alone, or nothing but words of that kind with a telling one among them: a comment that says more than
-    "the rest is unchanged" is content.
-    """
-    mark = _MARKED.match(line)
-    if mark is None:
-        return False
-    dots = _DOTS.search(line) is not None
-    remark = line[mark.end() :].strip(_MARKS).lower()
-    if not remark:
-        return dots and not line.strip().startswith(("...", "\u2026"))
-    if not all(word in _FILLERS for word in re.findall(r"[^\W_]+", remark)):
-        return False
-    return bool(_TELLING.search(remark) or (dots and _TELLING_AMONG_DOTS.search(remark)))
+        if is_marker(line):
+            reading.doubt(f"the answer holds a marker of a prompt: {said!r}")
+            return
 
 
 def _note_deletions(reading: _Reading) -> None:

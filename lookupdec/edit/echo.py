@@ -43,8 +43,8 @@ def _echo(lines: Sequence[str], neighbours: Sequence[str], old_lines: Sequence[s
     """Return how many of the first ``lines`` repeat the last ``neighbours``."""
     for count in range(min(len(lines) - 1, len(neighbours)), 0, -1):
         echoed = list(lines[:count])
-        is_blank = not any(line.strip() for line in echoed)
-        if not is_blank and echoed == list(neighbours[-count:]) and echoed[:1] != list(old_lines[:1]):
+        is_from_around = any(line.strip() and line not in old_lines for line in echoed)
+        if is_from_around and echoed == list(neighbours[-count:]):
             return count
     return 0
 
@@ -59,9 +59,13 @@ def _without_rest_of_lines(new: str, old: str, region: Region) -> str:
         _growing(region.after, region.line_after, after=True), new[len(head) :], old, str.endswith
     )
     is_whole = (head or not region.line_before.strip()) and (tail or not region.line_after.strip())
-    if not is_whole or not _says_something([head, tail]):
-        return new
-    return new[len(head) : len(new) - len(tail)]
+    rest = new[len(head) : len(new) - len(tail)]
+    is_inside_word = _joins_words(head[-1:], rest[:1]) or _joins_words(rest[-1:], tail[:1])
+    return rest if is_whole and _says_something([head, tail]) and not is_inside_word else new
+
+
+def _joins_words(left: str, right: str) -> bool:
+    return re.fullmatch(r"\w\w", left + right) is not None
 
 
 def _growing(around: str, rest: str, *, after: bool = False) -> list[str]:

@@ -21,7 +21,9 @@ def reindented(new: str, old: str, *, line_before: str = "") -> str:
     lead = line_before if not line_before.strip() else ""
     old_lines, new_lines = _shown_lines(lead + old), _shown_lines(new)
     indent = _common_indent(lead + old)
-    if lead and new.startswith(lead) and not old.startswith(lead):
+    if new == old or (lead and old[:1] in (" ", "\t")):
+        return new
+    if lead and new.startswith(lead):
         return new[len(lead) :]
     if line_before.strip() or not indent or not new_lines or new_lines[0].startswith(indent):
         return new

@@ -1,6 +1,7 @@
 import pytest
 
-from lookupdec.edit.answers import is_placeholder, read_answer
+from lookupdec.edit.answers import read_answer
+from lookupdec.edit.placeholders import is_marker, is_placeholder
 
 CODE = "def f():\n    return 1\n\n\ndef g():\n    return 2\n"
 README = "# Title\n\n```js\nrun()\n```\n\nThen:\n\n```bash\nls\n```\n"
@@ -236,6 +237,37 @@ def test_a_placeholder_is_seen_in_any_comment_style(line):
 @pytest.mark.parametrize("line", CONTENT)
 def test_what_says_more_is_content(line):
     assert not is_placeholder(line)
+
+
+@pytest.mark.parametrize(
+    ("line", "expected"),
+    [
+        ("{{INSERTED_CODE}}", True),
+        ("  <|im_end|>", True),
+        ("[/INST]", True),
+        ("<end_of_turn>", True),
+        ("{{ content }}", False),
+        ("{{ TITLE }}", False),
+        ("x = '<|im_end|>'", False),
+        ("<|a|b|>", False),
+        ("<s>", False),
+    ],
+)
+def test_a_line_that_only_prompts_have_is_a_marker(line, expected):
+    assert is_marker(line) is expected
+
+
+def test_a_marker_makes_the_answer_incomplete_unless_the_original_had_it():
+    assert not read_answer("{{INSERTED_CODE}}\nx\n", "x\n").complete
+    assert read_answer("{{INSERTED_CODE}}\nx\n", "{{INSERTED_CODE}}\ny\n").complete
+
+
+@pytest.mark.parametrize("tag", ["source", "code", "Text"])
+def test_tags_around_the_answer_are_dropped_where_the_text_has_none(tag):
+    assert text_of(f"<{tag}>\n{CODE}</{tag}>\n", CODE) == CODE
+    assert text_of(f"<{tag}>\n```python\n{CODE}```\n</{tag}>", CODE) == CODE
+    html = "<p>\na\n</p>\n"
+    assert text_of(f"<{tag}>\n{html}</{tag}>\n", html) == f"<{tag}>\n{html}</{tag}>\n"
 
 
 def test_a_placeholder_makes_the_answer_incomplete_unless_the_original_had_it():
