@@ -8,6 +8,8 @@ from collections.abc import Sequence
 from lookupdec.edit.region import Region
 from lookupdec.edit.textio import split_lines
 
+_MANY = 4
+"""So many letters on one side of a piece come back by no accident."""
 _QUOTE = re.compile(r"\"{3}|'{3}|[\"'`|]")
 
 
@@ -52,41 +54,27 @@ def _echo(lines: Sequence[str], neighbours: Sequence[str], old_lines: Sequence[s
 def _without_rest_of_lines(new: str, old: str, region: Region) -> str:
     """Drop what stands before and after a piece in its own lines, and the lines before and after those.
 
-    All of it must be there, and some word among it: ``)`` alone may well be the answer's own.
+    All of it must be there and say something, or one side say much: ``)`` alone may be the answer's own.
     """
-    head = _longest(_growing(region.before, region.line_before), new, old, str.startswith)
-    tail = _longest(
-        _growing(region.after, region.line_after, after=True), new[len(head) :], old, str.endswith
+    before, after = region.before.split("\n"), region.after.split("\n")
+    heads = ["\n".join(before[-count:]) for count in range(len(before), 0, -1)] if before[-1].strip() else []
+    tails = (
+        ["\n".join(after[:count]) for count in range(len(after), 0, -1)] if region.line_after.strip() else []
     )
-    is_whole = (head or not region.line_before.strip()) and (tail or not region.line_after.strip())
-    rest = new[len(head) : len(new) - len(tail)]
+    head = next((echo for echo in heads if new.startswith(echo) and echo not in old), "")
+    rest = new[len(head) :]
+    tail = next((echo for echo in tails if rest.endswith(echo) and echo not in old), "")
+    rest = rest[: len(rest) - len(tail)]
+    is_all = (head or not heads) and (tail or not tails)
+    words = re.findall(r"\w", head + tail)
+    if not words or not (is_all or len(words) >= _MANY) or not rest:
+        return new
     is_inside_word = _joins_words(head[-1:], rest[:1]) or _joins_words(rest[-1:], tail[:1])
-    return rest if is_whole and _says_something([head, tail]) and not is_inside_word else new
+    return new if is_inside_word else rest
 
 
 def _joins_words(left: str, right: str) -> bool:
     return re.fullmatch(r"\w\w", left + right) is not None
-
-
-def _growing(around: str, rest: str, *, after: bool = False) -> list[str]:
-    """Return the rest of a line, then that with one neighbouring line more, and so on; shortest first."""
-    if not rest.strip():
-        return []
-    found, lines = [rest], split_lines(around[len(rest) :] if after else around[: len(around) - len(rest)])
-    for content, ending in lines if after else reversed(lines):
-        found.append(found[-1] + content + ending if after else content + ending + found[-1])
-    return found
-
-
-def _longest(echoes: Sequence[str], new: str, old: str, is_at_end: object) -> str:
-    assert callable(is_at_end)
-    found = ""
-    for echo in echoes:
-        if len(echo) >= len(new):
-            break
-        if is_at_end(new, echo) and not is_at_end(old, echo):
-            found = echo
-    return found
 
 
 def _without_quotes(new: str, old: str, region: Region) -> str:

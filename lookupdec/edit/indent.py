@@ -19,20 +19,25 @@ def reindented(new: str, old: str, *, line_before: str = "") -> str:
     before the piece in its first line: where that is indentation, the first line is to go without it.
     """
     lead = line_before if not line_before.strip() else ""
-    old_lines, new_lines = _shown_lines(lead + old), _shown_lines(new)
-    indent = _common_indent(lead + old)
-    if new == old or (lead and old[:1] in (" ", "\t")):
+    if new == old or line_before.strip() or (lead and old[:1] in (" ", "\t")):
         return new
     if lead and new.startswith(lead):
         return new[len(lead) :]
-    if line_before.strip() or not indent or not new_lines or new_lines[0].startswith(indent):
+    indent, old_lines, new_lines = _common_indent(lead + old), _shown_lines(lead + old), _shown_lines(new)
+    first = _first_full(new_lines)
+    if not indent or first == len(new_lines) or new_lines[first].startswith(indent):
         return new
     shifted = [indent + line if line.strip() else line for line in new_lines]
     if shifted == old_lines:
         return new
-    if not _is_moved(new_lines, old_lines, indent):
-        shifted = [_first(new_lines, old_lines), *new_lines[1:]]
+    old_lines = old_lines[_first_full(old_lines) :]
+    if not _is_moved(new_lines[first:], old_lines, indent):
+        shifted = [*new_lines[:first], _first(new_lines[first], old_lines[0]), *new_lines[first + 1 :]]
     return "".join(shifted).removeprefix(lead)
+
+
+def _first_full(lines: Sequence[str]) -> int:
+    return next((number for number, line in enumerate(lines) if line.strip()), len(lines))
 
 
 def _is_moved(new_lines: Sequence[str], old_lines: Sequence[str], indent: str) -> bool:
@@ -46,10 +51,9 @@ def _is_moved(new_lines: Sequence[str], old_lines: Sequence[str], indent: str) -
     return bool(old_rest) and _indent_of(old_rest[0]) == indent + _indent_of(rest[0])
 
 
-def _first(new_lines: Sequence[str], old_lines: Sequence[str]) -> str:
+def _first(line: str, old_line: str) -> str:
     """Indent the first line as the piece's first line is, where it has no indentation."""
-    first = new_lines[0]
-    return first if first[:1] in (" ", "\t") else _indent_of(old_lines[0]) + first
+    return line if line[:1] in (" ", "\t") else _indent_of(old_line) + line
 
 
 def _indent_of(line: str) -> str:
