@@ -6,7 +6,7 @@ import re
 from collections.abc import Sequence
 
 from lookupdec.edit.region import Region
-from lookupdec.edit.textio import split_lines
+from lookupdec.edit.textio import line_contents, whole_lines
 
 _MANY = 4
 """So many letters on one side of a piece come back by no accident."""
@@ -27,9 +27,9 @@ def without_echo(new: str, region: Region) -> str:
 
 
 def _without_lines(new: str, old: str, region: Region) -> str:
-    old_lines, before, after = _contents(old), _contents(region.before), _contents(region.after)
-    lines = [content + ending for content, ending in split_lines(new)]
-    contents = _contents(new)
+    old_lines, before, after = line_contents(old), line_contents(region.before), line_contents(region.after)
+    lines = whole_lines(new)
+    contents = line_contents(new)
     head = _echo(contents, before, old_lines)
     if not _says_something(contents[:head]) and _balance(contents[head:]) != _balance(old_lines):
         head = 0
@@ -105,7 +105,3 @@ def _says_something(texts: Sequence[str]) -> bool:
 def _balance(lines: Sequence[str]) -> list[int]:
     text = "\n".join(lines)
     return [text.count(opening) - text.count(closing) for opening, closing in ("()", "[]", "{}")]
-
-
-def _contents(shown: str) -> list[str]:
-    return [content for content, _ in split_lines(shown)]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from lookupdec.edit.textio import split_lines
+from lookupdec.edit.textio import whole_lines
 
 _OPENERS = (":", "{", "(", "[")
 """What ends a line before a deeper one."""
@@ -23,7 +23,7 @@ def reindented(new: str, old: str, *, line_before: str = "") -> str:
         return new
     if lead and new.startswith(lead):
         return new[len(lead) :]
-    indent, old_lines, new_lines = _common_indent(lead + old), _shown_lines(lead + old), _shown_lines(new)
+    indent, old_lines, new_lines = _common_indent(lead + old), whole_lines(lead + old), whole_lines(new)
     first = _first_full(new_lines)
     if not indent or first == len(new_lines) or new_lines[first].startswith(indent):
         return new
@@ -82,7 +82,7 @@ def retabbed(new: str, old: str) -> str:
     if not new_indents or any(set(indent) != {" "} for indent in new_indents):
         return new
     width = math.gcd(*map(len, new_indents))
-    lines = [_with_tabs(line, width) for line in _shown_lines(new)]
+    lines = [_with_tabs(line, width) for line in whole_lines(new)]
     return new if width == 1 or _stripped(new) == _stripped(old) else "".join(lines)
 
 
@@ -99,7 +99,3 @@ def _indents(text: str) -> list[str]:
 
 def _stripped(text: str) -> list[str]:
     return [line.lstrip(" \t") for line in text.split("\n")]
-
-
-def _shown_lines(shown: str) -> list[str]:
-    return [content + ending for content, ending in split_lines(shown)]

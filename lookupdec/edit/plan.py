@@ -9,7 +9,7 @@ from lookupdec.edit.engine import Engine
 from lookupdec.edit.prompts import EditPrompt, Messages, Task, Templates
 from lookupdec.edit.region import Region
 from lookupdec.edit.split import split
-from lookupdec.edit.textio import Document, split_lines
+from lookupdec.edit.textio import Document, whole_lines
 from lookupdec.errors import ContextFullError
 
 
@@ -91,8 +91,8 @@ class Planner:
 
 def window(region: Region, budget: int, measure: Callable[[str], int]) -> str:
     """Return a piece with as many whole lines around it as measure ``budget``, half of that on each side."""
-    before = _within([c + e for c, e in split_lines(region.before)][::-1], budget // 2, measure)[::-1]
-    after = _within([c + e for c, e in split_lines(region.after)], budget // 2, measure)
+    before = _within(whole_lines(region.before)[::-1], budget // 2, measure)[::-1]
+    after = _within(whole_lines(region.after), budget // 2, measure)
     return "".join([*before, region.document.shown, *after])
 
 

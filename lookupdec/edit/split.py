@@ -12,7 +12,7 @@ from collections import deque
 from collections.abc import Callable, Sequence
 
 from lookupdec.edit.syntax import code_borders
-from lookupdec.edit.textio import split_lines
+from lookupdec.edit.textio import line_contents, split_lines, whole_lines
 from lookupdec.errors import ContextFullError
 
 _DEEPEST = 24
@@ -42,7 +42,7 @@ def split(
     start, end = within or (0, len(text))
     if start == end:
         return []
-    lines = [content + ending for content, ending in split_lines(text[start:end])]
+    lines = whole_lines(text[start:end])
     first = _line_at(text, start)
     # Line by line: tokens do not add up exactly across a line's end, but are hardly ever more than this.
     sizes = [measure(line) for line in lines]
@@ -66,7 +66,7 @@ def _line_at(text: str, offset: int) -> int:
 
 def _depths(text: str, language: str | None) -> list[float]:
     """Say for each line how deep a cut before it goes: how many nested units it tears apart."""
-    lines = [content for content, _ in split_lines(text)]
+    lines = line_contents(text)
     if language == "markdown":
         borders = _markdown_borders(lines)
     else:

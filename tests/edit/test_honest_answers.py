@@ -78,7 +78,7 @@ def check(text: str, start: int, end: int, draw, **options) -> None:
     assert got == expected
 
 
-@settings(max_examples=1500)
+@settings(max_examples=100)
 @given(texts(), st.data())
 def test_the_answer_for_some_lines_is_what_they_become(text, data):
     lines = split_lines(text)
@@ -90,7 +90,7 @@ def test_the_answer_for_some_lines_is_what_they_become(text, data):
     check(text, sum(sizes[: first - 1]), sum(sizes[:last]), data.draw, lines=(first, last))
 
 
-@settings(max_examples=1500)
+@settings(max_examples=100)
 @given(texts(), st.data())
 def test_the_answer_for_a_selection_is_what_it_becomes(text, data):
     start = data.draw(st.integers(0, len(text) - 1))
@@ -100,7 +100,7 @@ def test_the_answer_for_a_selection_is_what_it_becomes(text, data):
     check(text, start, end, data.draw, selection=(start, end))
 
 
-@settings(max_examples=1500)
+@settings(max_examples=100)
 @given(texts(), st.sampled_from(["a.py", "a.md", "a.ts", None]), st.integers(0, 60))
 def test_parts_that_need_no_change_come_back_as_they_were(text, path, room):
     engine = ScriptedEngine(context_length=250 + room)
@@ -110,7 +110,7 @@ def test_parts_that_need_no_change_come_back_as_they_were(text, path, room):
     assert (result.text, result.changed, result.complete) == (text, False, True)
 
 
-@settings(max_examples=1500)
+@settings(max_examples=100)
 @given(texts(), st.data())
 def test_the_answer_for_a_whole_text_is_what_it_becomes(text, data):
     check(text, 0, len(text), data.draw)
