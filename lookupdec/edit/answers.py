@@ -27,6 +27,14 @@ _PREAMBLE = re.compile(
     re.IGNORECASE,
 )
 
+# A line that announces an edit, and is no text for lack of one: enough where a blank line follows.
+_ANNOUNCEMENT = re.compile(
+    r"((sure|certainly|of course|okay|ok)\b.*|(here|below|this)( is|'s|\u2019s) (the|your|a)\b.*)"
+    r"\b(edited|updated|rewritten|revised|modified|corrected|changed|new) "
+    r"(text|version|code|file|document|function|content|paragraph|part)\b.*:\s*",
+    re.IGNORECASE,
+)
+
 _BIG_DELETION_LINES = 20
 
 
@@ -163,6 +171,7 @@ def _unwrap_new(reading: _Reading, language: str | None) -> None:
     lines = reading.text.split("\n")
     block = _outer_block(lines, [])
     if block is None:
+        _drop_preamble(reading, lines, [])
         if language not in (None, "markdown") and code_blocks(lines):
             reading.doubt("the answer holds several code blocks, and not one text")
         return
@@ -276,7 +285,8 @@ def _drop_preamble(reading: _Reading, lines: list[str], old_lines: list[str]) ->
         return
     start = next((number for number, line in enumerate(lines) if number and line.strip()), len(lines))
     first_old = next((line for line in old_lines if line.strip()), None)
-    if start < len(lines) and lines[start] == first_old:
+    is_announced = _ANNOUNCEMENT.fullmatch(lines[0]) is not None and not lines[1].strip()
+    if start < len(lines) and (is_announced or lines[start] == first_old):
         reading.leave_out(lines[0], "before")
         reading.text = "\n".join(lines[start:])
 

@@ -78,6 +78,27 @@ def test_a_preamble_without_a_fence_is_left_out_where_the_text_follows():
     assert text_of(kept, "- b\n") == kept
 
 
+@pytest.mark.parametrize(
+    "line",
+    [
+        "Here is the rewritten text:",
+        "Sure! Here's the updated version of the paragraph:",
+        "Below is your revised document, as asked:",
+        "Here\u2019s the new code:  ",
+    ],
+)
+def test_an_announcement_is_left_out_even_where_all_is_new(line):
+    answer = read_answer(f"{line}\n\nAll is new.\n", "All was old.\n")
+    assert (answer.text, answer.complete, len(answer.warnings)) == ("All is new.\n", True, 1)
+    kept = f"{line}\n\nAll is new.\n"
+    assert text_of(kept, f"{line}\n\nAll was old.\n") == kept
+
+
+@pytest.mark.parametrize("line", ["Here is the plan:", "The new text:", "Sure, this is a list of codes:"])
+def test_a_first_line_that_announces_no_edit_is_content(line):
+    assert text_of(f"{line}\n\n- a\n", "- b\n") == f"{line}\n\n- a\n"
+
+
 def test_a_block_that_is_never_closed_is_unwrapped_with_a_warning():
     answer = read_answer(f"```python\n{CODE}", CODE)
     assert (answer.text, answer.complete) == (CODE, True)
