@@ -68,12 +68,8 @@ class _Past:
 
     def add(self, record: Record) -> None:
         """Keep a result for ``remind``, where it is an answer and of this namespace."""
-        text = record.get("text")
-        if (
-            record.get("namespace") != self.namespace
-            or not record.get("complete")
-            or not isinstance(text, str)
-        ):
+        text = record.get("answer", record.get("text"))
+        if record.get("namespace") != self.namespace or not isinstance(text, str):
             return
         self.texts.append(text)
         self.size += len(text)
@@ -184,7 +180,9 @@ def _pair(name: str, value: object) -> tuple[int, int]:
 
 
 def _as_record(result: EditResult) -> Record:
-    return {
+    # The text of an answer that is not complete is the original: what the model wrote is kept beside it.
+    answer = {} if result.complete else {"answer": result.answer}
+    return answer | {
         "text": result.text,
         "changed": result.changed,
         "complete": result.complete,

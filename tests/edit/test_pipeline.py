@@ -78,7 +78,7 @@ def test_an_incomplete_item_keeps_its_text_and_is_counted(tmp_path):
     engine = ScriptedEngine("a", finish_reason="length")
     progress = edit_many(Editor(engine), ITEMS[:2], out)
     assert progress.incomplete == 2
-    assert records(out)[0]["text"] == ITEMS[0]["text"]
+    assert (records(out)[0]["text"], records(out)[0]["answer"]) == (ITEMS[0]["text"], "a")
 
 
 def test_a_second_run_does_nothing_again(tmp_path):
@@ -108,7 +108,8 @@ def test_what_an_earlier_run_finished_helps_to_draft(tmp_path):
     edit_many(Editor(ScriptedEngine(lambda _: next(answers))), items[:4], out)
     engine = upper()
     edit_many(Editor(engine), items, out)
-    assert engine.remembered == [("A\r\n", "edit_many"), ("C\r\n", "edit_many")]
+    written = ["A\r\n", "# ... rest of the code unchanged", "C\r\n"]
+    assert engine.remembered == [(text, "edit_many") for text in written]
     assert len(engine.prompts) == 2
 
 
