@@ -18,7 +18,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table
 
-from lookupdec.cli.common import AsJson, Device, Dtype, ModelName, error_console, one_line_errors
+from lookupdec.cli.common import AsJson, Device, Dtype, ExactMode, ModelName, error_console, one_line_errors
 from lookupdec.cli.report import stats_as_json
 from lookupdec.cli.show import waiting
 from lookupdec.cli.verify_prompts import read_prompts
@@ -36,7 +36,7 @@ def verify_command(  # noqa: PLR0913
     model: ModelName = None,
     dtype: Dtype = "auto",
     device: Device = "auto",
-    exact: Annotated[str, typer.Option(help="Arithmetic of the passes: auto, bitwise or fast.")] = "auto",
+    exact: ExactMode = "auto",
     prompts: Annotated[
         Path | None, typer.Option(help="JSON Lines: messages, a prompt, or an instruction and an input.")
     ] = None,

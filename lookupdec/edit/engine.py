@@ -15,6 +15,7 @@ from lookupdec.stats import Stats, Step
 if TYPE_CHECKING:
     from lookupdec.cache import RollingCache
     from lookupdec.hf import LanguageModel, PrefixCache
+    from lookupdec.hf.models import Exact
 
 DEFAULT_PREFIX_BYTES = 512 << 20
 
@@ -113,6 +114,7 @@ class ModelEngine:
         *,
         dtype: str = "auto",
         device: str = "auto",
+        exact: Exact = "auto",
         prefix_bytes: int = DEFAULT_PREFIX_BYTES,
     ) -> ModelEngine:
         """Load a model; see ``lookupdec.hf.load``. Raises ``ModelError``.
@@ -127,7 +129,7 @@ class ModelEngine:
             raise ModelError(f"models need {error.name}: pip install 'lookupdec[hf]'") from error
 
         prefixes = PrefixCache(prefix_bytes) if prefix_bytes else None
-        return cls(load(model, dtype=dtype, device=device), prefixes)
+        return cls(load(model, dtype=dtype, device=device, exact=exact), prefixes)
 
     @property
     def name(self) -> str:
@@ -202,6 +204,14 @@ class ModelEngine:
         if self._past is None:
             self._past = RollingCache()
         return CopyDrafter(cache=self._past)
+
+    def remember(self, text: str, namespace: str) -> None:
+        """Draft from this text, too, in requests that name the namespace: an answer of an earlier run."""
+        from lookupdec.cache import RollingCache
+
+        if self._past is None:
+            self._past = RollingCache()
+        self._past.add(self.model.encode_text(text), namespace=namespace)
 
     def _prompt(self, messages: Messages) -> tuple[Messages | str, str]:
         """Return the prompt, and the string that ends the answer where no end-of-text token will."""

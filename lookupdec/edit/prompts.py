@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from importlib import resources
 from pathlib import Path
 from string import Template
-from typing import Literal
+from typing import Literal, get_args
 
 from lookupdec.edit.fences import fence_around
 from lookupdec.errors import FileError, InputError
@@ -20,10 +20,11 @@ from lookupdec.errors import FileError, InputError
 Messages = list[dict[str, str]]
 """Chat messages: ``role`` and ``content``."""
 
-Task = Literal["whole", "part", "rewrite", "summarize"]
-"""What is asked, each by its template: to edit a text, or a part of it, to rewrite it, to summarise it."""
+Task = Literal["whole", "part", "create", "rewrite", "summarize"]
+"""What is asked, each by its template: to edit a text, or a part of it, to write one where there is none, to
+rewrite it, to summarise it."""
 
-_TASKS: tuple[Task, ...] = ("whole", "part", "rewrite", "summarize")
+_TASKS: tuple[Task, ...] = get_args(Task)
 _FIELDS = frozenset({"context", "fence", "language", "text", "part", "instruction"})
 
 
@@ -90,12 +91,6 @@ def plain_prompt(messages: Sequence[Mapping[str, str]]) -> tuple[str, str]:
     return f"{content}\n\nThe result:\n\n{fence}\n{begun}", f"\n{fence}"
 
 
-def is_markdown(language: str | None, path: str | Path | None) -> bool:
-    """Whether a text is Markdown, by its language or by the name of its file."""
-    name = language or ("" if path is None else Path(path).suffix.removeprefix("."))
-    return name.lower() in ("markdown", "md", "mdx")
-
-
 def check_instruction(instruction: str) -> str:
     """Return the instruction, or raise ``InputError`` where it says nothing."""
     if not instruction.strip():
@@ -124,7 +119,8 @@ def _check(name: str, text: str) -> None:
     found = set(template.get_identifiers())
     if unknown := found - _FIELDS:
         raise FileError(f"the template {name}.txt asks for ${unknown.pop()}, which is not known")
-    if missing := {"instruction", "part" if name == "part" else "text"} - found:
+    needed = {"instruction"} if name == "create" else {"instruction", "part" if name == "part" else "text"}
+    if missing := needed - found:
         raise FileError(f"the template {name}.txt lacks ${missing.pop()}")
 
 

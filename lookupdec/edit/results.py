@@ -25,6 +25,7 @@ class EditResult:
     ``text`` is the new text, ``edits`` and ``diff`` lead to it from the original. An answer that is not
     ``complete`` changes nothing unless that was allowed: ``text`` is the original, and ``warnings`` say why.
     ``answer`` is what the model wrote, word for word. ``base_sha256`` is the hash of the original as UTF-8.
+    ``parts`` is how many pieces the text was cut into because it is longer than the model's context.
     """
 
     text: str
@@ -37,6 +38,7 @@ class EditResult:
     usage: Usage
     stats: Stats
     answer: str
+    parts: int = 1
 
 
 @dataclass(frozen=True, slots=True)

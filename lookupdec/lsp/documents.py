@@ -14,7 +14,7 @@ from lsprotocol import types
 from pygls.workspace import Workspace
 
 from lookupdec.edit.diff import Position, PositionEncoding, text_edits
-from lookupdec.edit.prompts import is_markdown
+from lookupdec.edit.languages import language_of
 from lookupdec.edit.textio import split_lines
 from lookupdec.errors import InputError
 
@@ -72,7 +72,7 @@ class Snapshot:
     @property
     def is_prose(self) -> bool:
         """Whether it is Markdown or plain text."""
-        return self.language in _PLAIN or is_markdown(self.language, None)
+        return self.language in _PLAIN or language_of(self.language, None) == "markdown"
 
     def is_current(self, workspace: Workspace) -> bool:
         """Whether the editor still has this very text."""

@@ -163,7 +163,7 @@ def test_a_cut_answer_changes_nothing_unless_that_is_allowed(served: Served) -> 
 @pytest.mark.parametrize(
     ("fields", "status", "code"),
     [
-        ({"input": ""}, 400, "invalid_value"),
+        ({"input": "", "lines": [1, 1]}, 400, "invalid_value"),
         ({"instruction": "  "}, 400, "invalid_value"),
         ({"lines": [1, 9]}, 400, "invalid_value"),
         ({"lines": [1]}, 422, "invalid_value"),

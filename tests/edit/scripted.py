@@ -42,6 +42,7 @@ class ScriptedEngine:
     settings: list[dict[str, Any]] = field(default_factory=list)
     plain: list[bool] = field(default_factory=list)
     namespaces: list[str | None] = field(default_factory=list)
+    remembered: list[tuple[str, str]] = field(default_factory=list)
     closed: int = 0
     _words: list[str] = field(default_factory=list)
 
@@ -59,6 +60,9 @@ class ScriptedEngine:
             raise TypeError(f"unknown setting {unknown.pop()}")
         if (settings.get("temperature") or 0) < 0:
             raise InputError("temperature must be at least 0")
+
+    def remember(self, text: str, namespace: str) -> None:
+        self.remembered.append((text, namespace))
 
     def stream(
         self,

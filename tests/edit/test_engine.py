@@ -4,6 +4,7 @@ from typing import Any
 import pytest
 
 from lookupdec.decode import PlainDrafter
+from lookupdec.edit import Editor
 from lookupdec.edit.engine import ModelEngine
 from lookupdec.errors import InputError, ModelError
 from lookupdec.hf import PrefixCache
@@ -89,3 +90,19 @@ def test_a_missing_package_is_named_with_the_remedy(monkeypatch, missing):
     monkeypatch.setattr("builtins.__import__", fail)
     with pytest.raises(ModelError, match=rf"models need {missing}: pip install"):
         ModelEngine.load()
+
+
+def test_how_to_load_reaches_the_loader(monkeypatch):
+    asked: list[dict[str, Any]] = []
+    monkeypatch.setattr("lookupdec.hf.load", lambda _model, **options: asked.append(options))
+    Editor.load("m", dtype="bfloat16", device="cpu", exact="fast")
+    assert asked == [{"dtype": "bfloat16", "device": "cpu", "exact": "fast"}]
+
+
+def test_earlier_answers_help_to_draft_in_their_namespace(calls):
+    fake = engine("x")
+    fake.remember("abc", "mine")
+    fake.stream(MESSAGES, "a", {}, namespace="mine")
+    cache = calls[0][1]["drafter"]._cache
+    assert cache.namespaces() == ("mine",)
+    assert len(cache) == len("abc")

@@ -1,8 +1,6 @@
-from pathlib import Path
-
 import pytest
 
-from lookupdec.edit.prompts import EditPrompt, Templates, is_markdown, plain_prompt
+from lookupdec.edit.prompts import EditPrompt, Templates, plain_prompt
 from lookupdec.errors import FileError
 
 
@@ -45,20 +43,6 @@ def test_other_texts_stand_before_the_text():
     prompt = EditPrompt("x", text="the text", context=["first", "second\n"], language="go")
     content = Templates.load().messages("whole", prompt)[-1]["content"]
     assert content.startswith("```\nfirst\n```\n\n```\nsecond\n```\n\n```go\nthe text\n```\n")
-
-
-@pytest.mark.parametrize(
-    ("language", "path", "expected"),
-    [
-        (None, "a.md", True),
-        (None, Path("A.MDX"), True),
-        ("markdown", "a.txt", True),
-        (None, "a.py", False),
-        (None, None, False),
-    ],
-)
-def test_markdown_is_known_by_language_or_name(language, path, expected):
-    assert is_markdown(language, path) is expected
 
 
 @pytest.mark.parametrize(
