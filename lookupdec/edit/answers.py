@@ -102,6 +102,28 @@ def read_new_text(raw: str, *, language: str | None = None, finish_reason: str =
     return reading.answer()
 
 
+def end_of_answer(raw: str, original: str) -> int | None:
+    """Return where an answer under way is over: behind the code block around the whole text; None while it goes on.
+
+    For texts in which code blocks are no content. Whatever a model adds behind such a block is left out by
+    ``read_answer``, so it need not be written. The block counts once it has the original's last line.
+    """
+    lines = raw.split("\n")[:-1]
+    old_lines = original.split("\n")
+    blocks = code_blocks(lines) if _fences(old_lines) == 0 else []
+    if not blocks or blocks[0].end is None:
+        return None
+    body, before, _ = _around(blocks[0], lines)
+    last_line = next((line for line in reversed(old_lines) if line.strip()), None)
+    if (
+        last_line not in body
+        or not _is_remark([], body, old_lines)
+        or not (not before or _is_preamble(before))
+    ):
+        return None
+    return sum(len(line) + 1 for line in lines[: blocks[0].end + 1])
+
+
 def _begun(raw: str, original: str, finish_reason: str) -> _Reading:
     reading = _Reading(raw, original)
     if finish_reason != "stop":

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from lookupdec.edit.answers import Answer, read_answer, read_new_text, read_summary
+from lookupdec.edit.answers import Answer, end_of_answer, read_answer, read_new_text, read_summary
 from lookupdec.edit.diff import PositionEncoding, text_edits, unified_diff
 from lookupdec.edit.echo import without_echo
 from lookupdec.edit.engine import DEFAULT_PREFIX_BYTES, Chunk, Engine, ModelEngine
@@ -278,6 +278,9 @@ class Editor:
         expected = question.original if request.reference is None else request.reference
         parts: list[str] = []
         last: Chunk | None = None
+        end: int | None = None
+        # Elsewhere a code block may be content.
+        ends_with_block = request.task in ("whole", "part") and request.syntax not in (None, "markdown")
         chunks = self.engine.stream(
             question.messages,
             (expected, *other_forms(expected, request.prompt.instruction)),
@@ -290,8 +293,12 @@ class Editor:
                 parts.append(last.text)
                 if request.on_token is not None:
                     request.on_token(last)
+                if ends_with_block and "\n" in last.text:
+                    end = end_of_answer("".join(parts), question.original)
+                    if end is not None:
+                        break
         assert last is not None, "an engine yields at least one chunk"
-        raw, reason = "".join(parts), last.finish_reason or "stop"
+        raw, reason = "".join(parts)[:end], "stop" if end is not None else last.finish_reason or "stop"
         return _Reply(question, raw, reason, last.stats, _read(raw, reason, question, request))
 
 

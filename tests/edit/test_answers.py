@@ -1,6 +1,6 @@
 import pytest
 
-from lookupdec.edit.answers import read_answer
+from lookupdec.edit.answers import end_of_answer, read_answer
 from lookupdec.edit.placeholders import is_marker, is_placeholder
 
 CODE = "def f():\n    return 1\n\n\ndef g():\n    return 2\n"
@@ -304,3 +304,37 @@ def test_a_much_shorter_text_is_pointed_out():
     answer = read_answer("line 1\n", original)
     assert answer.complete
     assert "much shorter: 1 lines instead of 60" in answer.warnings[0]
+
+
+ORIGINAL = "a = 1\nb = 2\nc = 3\n"
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        "```python\na = 1\nb = 20\nc = 3\n```\n",
+        "\n```\na = 1\nb = 20\nc = 3\n```\n",
+        "Here is the edited text:\n\n```\na = 1\nb = 20\nc = 3\n```\n",
+    ],
+)
+def test_an_answer_is_over_where_the_block_around_the_text_closes(answer):
+    for end in range(len(answer)):
+        assert end_of_answer(answer[:end], ORIGINAL) is None
+    assert end_of_answer(answer + "\nThis code is\n```\nx\n```\n", ORIGINAL) == len(answer)
+    assert read_answer(answer, ORIGINAL).complete
+
+
+@pytest.mark.parametrize(
+    ("answer", "original"),
+    [
+        ("a = 1\nb = 20\nc = 3\n", ORIGINAL),
+        ("```\na = 1\nb = 20\n```\n", ORIGINAL),  # its last line has not come
+        ("```\nc = 3\n```\n", ORIGINAL),  # most of it is missing
+        ("First:\nsecond:\n```\na = 1\nb = 20\nc = 3\n```\n", ORIGINAL),
+        ("```\na\n```\n", "```\na\n```\n"),
+        ("```\na = 1\n```sh\nls\n```\nc = 3\n", ORIGINAL),  # an inner block has closed
+        ("````\na = 1\n```\nc = 3\n````\n", ORIGINAL),  # an inner fence that nothing closes
+    ],
+)
+def test_an_answer_that_may_go_on_is_not_over(answer, original):
+    assert end_of_answer(answer, original) is None

@@ -350,3 +350,20 @@ def test_what_stands_outside_a_selection_never_changes(text, answer, data):
     assert result.text.startswith(text[:start])
     assert result.text.endswith(text[end:])
     assert "\r" not in Document(result.text).shown
+
+
+def test_what_a_model_says_behind_its_code_block_is_not_waited_for():
+    text = "a = 1\nb = 2\nc = 3\n"
+    engine = ScriptedEngine(
+        "```python\na = 1\nb = 20\nc = 3\n```\n\nThis changes b and leaves the rest as it is."
+    )
+    seen = []
+    result = Editor(engine).edit(text, "x", path="a.py", on_token=lambda chunk: seen.append(chunk.text))
+    assert (result.text, result.complete, result.warnings) == (text.replace("2", "20"), True, ())
+    assert "leaves" not in "".join(seen)
+    assert engine.closed == 1
+    # In Markdown, and where nobody says what it is, a block may be content.
+    for path in ("a.md", None):
+        result = Editor(engine).edit(text, "x", path=path)
+        assert result.text == text.replace("2", "20")
+        assert "left out" in result.warnings[0]
