@@ -21,7 +21,7 @@ from editor_api.engine import Engine, EngineError
 from editor_api.errors import ApiError
 from editor_api.metrics import Metrics
 from editor_api.middleware import LOCAL_ORIGINS, Bodies, Guard, Observe, Paths
-from editor_api.routes import edits, openai, service
+from editor_api.routes import applying, edits, filling, llama, openai, page, service
 from editor_api.service import Service
 from editor_api.settings import Settings
 from editor_api.wire import error_response
@@ -45,6 +45,7 @@ def create_app(settings: Settings, engine: Engine | None = None) -> FastAPI:
         title="lookupdec",
         version=_version(),
         description=DESCRIPTION,
+        docs_url=None,  # page serves it without an outside resource
         redoc_url=None,
         redirect_slashes=False,
         lifespan=_lifespan,
@@ -66,8 +67,9 @@ def create_app(settings: Settings, engine: Engine | None = None) -> FastAPI:
     app.state.service = Service(settings, engine, metrics, Sessions())
     for kind in _TOLD:
         app.add_exception_handler(kind, _tell)
-    for module in (openai, edits, service):
+    for module in (openai, edits, applying, filling, llama, service, page):
         app.include_router(module.router)
+    app.mount("/static", page.StaticPages())
     return app
 
 
@@ -86,6 +88,7 @@ def embedded_engine(settings: Settings) -> EmbeddedEngine:
         max_queued=settings.max_queued,
         kv_bytes=settings.kv_megabytes << 20,
         cache_bytes=settings.cache_megabytes << 20,
+        prefix_bytes=settings.prefix_megabytes << 20,
     )
 
 

@@ -35,6 +35,11 @@ class ApiKeys:
             raise ValueError(f"the key file {path} holds no key: write one a line")
         return cls(keys)
 
+    @property
+    def are_needed(self) -> bool:
+        """Whether anybody is kept out."""
+        return bool(self._keys)
+
     def tenant(self, headers: Mapping[str, str]) -> str:
         """Return a name for whose key a request carries. Raises ``ApiError``.
 

@@ -6,6 +6,7 @@ search is for plain strings, so that it takes linear time whatever is sent.
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -61,6 +62,9 @@ _FORMS = (
     _Form("original code:\n", "\n\nmodified code:"),
     _Form("--- SELECTION ---", "\n---", skips_line=True, nearest=True),
 )
+_JSON_ASKED = ("valid JSON", '"code"', '"language"')
+"""What codecompanion's prompt says where the answer is to be an object with the code in it."""
+
 _AIDER = "added these files to the chat"
 
 
@@ -69,6 +73,8 @@ def text_to_edit(contents: Sequence[str]) -> str | None:
 
     ``contents`` are the texts of a conversation, oldest first. The newest that holds a known form counts.
     """
+    if found := _inside_json(contents):
+        return found
     for content in reversed(contents):
         for form in _FORMS:
             found = form.find(content)
@@ -80,15 +86,30 @@ def text_to_edit(contents: Sequence[str]) -> str | None:
     return None
 
 
+def _inside_json(contents: Sequence[str]) -> str | None:
+    """Return the object that codecompanion asks for, with the newest code block in it as JSON writes it."""
+    asked = next((content for content in contents if all(part in content for part in _JSON_ASKED)), None)
+    if asked is None:
+        return None
+    for content in reversed(contents):
+        start = content.find("```")
+        line_end, end = content.find("\n", start), content.rfind("\n```")
+        if content is asked or start < 0 or not start < line_end < end:
+            continue
+        fields = {"code": content[line_end + 1 : end], "language": content[start + 3 : line_end].strip()}
+        if '"placement"' in asked:
+            fields["placement"] = "replace"
+        return json.dumps(fields, ensure_ascii=False, indent=2)
+    return None
+
+
 def _aider_file(content: str) -> str | None:
     """Return the first file that aider shows, with its path and its fences, as its answers have it."""
     said = content.find(_AIDER)
-    start = content.find("\n\n", said) + 2
-    if said < 0 or start < 2:
-        return None
-    path_end = content.find("\n", start)
-    if path_end < 0 or not content.startswith("```", path_end + 1):
-        return None
     fence = "\n```"
-    end = content.find(fence, path_end + 1)
-    return content[start : end + len(fence)] + "\n" if end >= 0 else None
+    opening = content.find(fence, said)
+    if said < 0 or opening < 0:
+        return None
+    path = content.rfind("\n", said, opening) + 1
+    end = content.find(fence, opening + len(fence))
+    return content[path : end + len(fence)] + "\n" if path and end >= 0 else None

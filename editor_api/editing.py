@@ -10,6 +10,7 @@ from typing import Any, TypeVar
 from editor_api.engine import Piece, Request, RequestCancelled
 from editor_api.errors import bad_value
 from editor_api.generation import check_length
+from editor_api.prompting import read
 from editor_api.schemas import EditRequest, Prediction, Selection, TextPosition, joined
 from editor_api.service import Call
 from editor_api.work import Work
@@ -49,7 +50,7 @@ class TurnTakingModel:
 
     def count(self, messages: Sequence[Mapping[str, str]]) -> int:
         """Return the number of tokens of a prompt."""
-        return len(self._engine.encode_prompt(list(messages)))
+        return len(read(self._engine, list(messages)).ids)
 
     def count_text(self, text: str) -> int:
         """Return the number of tokens of a text."""
@@ -66,20 +67,20 @@ class TurnTakingModel:
     def stream(
         self,
         messages: Sequence[Mapping[str, str]],
-        reference: str,
+        reference: str | Sequence[str],
         settings: Mapping[str, Any],
         *,
         plain: bool = False,
         namespace: str | None = None,
     ) -> Generator[Piece, None, None]:
         """Answer, a piece per pass."""
-        prompt = self._engine.encode_prompt(list(messages))
-        check_length(self._call, len(prompt), "input")
+        prompt = read(self._engine, list(messages))
+        check_length(self._call, len(prompt.ids), "input")
         request = Request(
-            prompt=prompt,
-            settings=settings,
+            prompt=prompt.ids,
+            settings=prompt.settings(settings),
             namespace=namespace or "",
-            reference=reference,
+            reference=(reference,) if isinstance(reference, str) else reference,
             drafting=not plain,
             admitted=self._asked > 0,
             **self._request,
@@ -96,8 +97,8 @@ class TurnTakingModel:
         return asyncio.run_coroutine_threadsafe(step, self._loop).result()
 
 
-async def edited(body: EditRequest, call: Call) -> AsyncGenerator[str | EditResult, None]:
-    """Yield the text of the model's answer as it comes, then the result."""
+async def edited(body: EditRequest, call: Call) -> AsyncGenerator[Piece | EditResult, None]:
+    """Yield the model's answer as it comes, then the result."""
     service = call.service
     selection = _selection(body)
     work = Work(service.engine, service.metrics)
@@ -106,10 +107,14 @@ async def edited(body: EditRequest, call: Call) -> AsyncGenerator[str | EditResu
     prediction = body.prediction.content if isinstance(body.prediction, Prediction) else body.prediction
 
     loop = asyncio.get_running_loop()
-    parts: asyncio.Queue[str | EditResult | BaseException] = asyncio.Queue()
+    parts: asyncio.Queue[Piece | EditResult | BaseException] = asyncio.Queue()
 
-    def tell(part: str | EditResult | BaseException) -> None:
+    def tell(part: Piece | EditResult | BaseException) -> None:
         loop.call_soon_threadsafe(parts.put_nowait, part)
+
+    def tell_chunk(chunk: object) -> None:
+        assert isinstance(chunk, Piece)  # TurnTakingModel yields nothing else
+        tell(chunk)
 
     def edit() -> None:
         try:
@@ -123,10 +128,10 @@ async def edited(body: EditRequest, call: Call) -> AsyncGenerator[str | EditResu
                 context=body.context,
                 prediction=joined(prediction) or None,
                 namespace=call.namespace(body.session or body.prompt_cache_key),
-                plain=not service.settings.drafting,
+                plain=not (service.settings.drafting and body.drafting),
                 allow_incomplete=body.allow_incomplete,
                 position_encoding=body.position_encoding,
-                on_token=lambda chunk: tell(chunk.text),
+                on_token=tell_chunk,
                 max_new_tokens=body.max_tokens,
                 temperature=body.temperature or 0.0,
                 top_k=0,
@@ -140,13 +145,24 @@ async def edited(body: EditRequest, call: Call) -> AsyncGenerator[str | EditResu
     with service.sessions.newest(call.tenant, body.session, work):
         threading.Thread(target=edit, name="edit", daemon=True).start()
         try:
-            while isinstance(part := await parts.get(), str):
+            while isinstance(part := await parts.get(), Piece):
                 yield part
             if isinstance(part, BaseException):
                 raise part
             yield part
         finally:
             work.stop(RequestCancelled("the request was cancelled"))
+
+
+def edit_usage(result: EditResult) -> dict[str, Any]:
+    """Return the token counts of an edit."""
+    usage = result.usage
+    return {
+        "prompt_tokens": usage.prompt_tokens,
+        "completion_tokens": usage.completion_tokens,
+        "total_tokens": usage.prompt_tokens + usage.completion_tokens,
+        "prompt_tokens_details": {"cached_tokens": usage.cached_tokens},
+    }
 
 
 def _selection(body: EditRequest) -> tuple[int, int] | None:

@@ -1,7 +1,8 @@
 """The embedded engine: one thread that owns the model, where requests take turns pass by pass.
 
 A request is a generator of ``lookupdec.hf.stream`` with a KV cache and a drafter of its own; one ``next()`` is one
-forward pass. So a short edit does not wait behind a long rewrite. Nothing is batched.
+forward pass. The turn is that of whoever has used the least time, so a short edit does not wait behind a long
+rewrite. Nothing is batched.
 """
 
 from __future__ import annotations
@@ -27,6 +28,7 @@ from editor_api.engine import (
     RequestTimedOut,
     State,
 )
+from editor_api.infill import Infill, InfillPrompt
 from editor_api.runner import Run, Runner
 from lookupdec import LookupDecError
 
@@ -47,6 +49,7 @@ class EmbeddedJob:
         self.submitted = monotonic()
         self.run: Run | None = None
         self.cancelled = False
+        self.used = 0.0  # seconds of the engine's thread; it begins where the least served one is
         self._stop = stop
         self._loop = asyncio.get_running_loop()
         self._items: asyncio.Queue[Piece | Exception] = asyncio.Queue()
@@ -96,6 +99,8 @@ class EmbeddedEngine:
         Budget for the KV caches of running requests; one request always runs.
     cache_bytes
         Budget for past outputs.
+    prefix_bytes
+        Budget for kept prefixes; 0 keeps none.
     """
 
     def __init__(
@@ -106,12 +111,14 @@ class EmbeddedEngine:
         max_queued: int = 32,
         kv_bytes: int = 2 << 30,
         cache_bytes: int = 64 << 20,
+        prefix_bytes: int = 512 << 20,
     ) -> None:
         self._load = load
         self._max_running = max_running
         self._max_queued = max_queued
         self._kv_bytes = kv_bytes
         self._cache_bytes = cache_bytes
+        self._prefix_bytes = prefix_bytes
         self._runner: Runner | None = None
         self._failure = ""
         self._state: State = "loading"
@@ -138,15 +145,31 @@ class EmbeddedEngine:
         return str(self._ready_runner().model.dtype).removeprefix("torch.")
 
     @property
+    def chat_template(self) -> str | None:
+        """How the model reads messages; None where it only continues text."""
+        return self._ready_runner().chat_template
+
+    @property
     def capacity(self) -> Capacity:
         """How busy the engine is."""
-        cached = self._runner.cache.nbytes if self._runner else 0
+        runner = self._runner
         with self._changed:
-            return Capacity(self._state, len(self._running), len(self._waiting), cached, self._failure)
+            return Capacity(
+                self._state,
+                running=len(self._running),
+                waiting=len(self._waiting),
+                cache_bytes=runner.cache.nbytes if runner else 0,
+                prefix_bytes=runner.prefixes.nbytes if runner else 0,
+                failure=self._failure,
+            )
 
     def encode_prompt(self, prompt: Prompt) -> list[int]:
         """Return the ids of a prompt."""
         return self._ready_runner().model.encode_prompt(prompt)
+
+    def encode_infill(self, infill: Infill) -> InfillPrompt:
+        """Return the prompt for a gap. Raises ``InputError`` where the model has no tokens for it."""
+        return self._ready_runner().encode_infill(infill)
 
     def encode_text(self, text: str) -> list[int]:
         """Return the ids of a text inside a text."""
@@ -228,7 +251,7 @@ class EmbeddedEngine:
 
     def _work(self) -> None:
         try:
-            runner = Runner(self._load(), cache_bytes=self._cache_bytes)
+            runner = Runner(self._load(), cache_bytes=self._cache_bytes, prefix_bytes=self._prefix_bytes)
             runner.warm_up()
         except Exception as error:
             if not isinstance(error, LookupDecError):
@@ -252,8 +275,8 @@ class EmbeddedEngine:
                     if job.cancelled:  # its place is free at once, whoever is next
                         return job
                 if self._running:
-                    self._running.rotate(-1)
-                    return self._running[-1]
+                    # Fair by time, not by passes: one over a long draft takes as long as several short ones.
+                    return min(self._running, key=lambda job: job.used)
                 if self._is_closed:
                     return None
                 self._changed.wait()
@@ -270,10 +293,13 @@ class EmbeddedEngine:
             taken += runner.kv_bytes(self._waiting[0].request)
             if taken > self._kv_bytes and self._running:
                 return
-            self._running.append(self._waiting.popleft())
+            job = self._waiting.popleft()
+            job.used = min((other.used for other in self._running), default=0.0)
+            self._running.append(job)
 
     def _take_turn(self, runner: Runner, job: EmbeddedJob) -> None:
         item: Piece | Exception | None = None
+        began = monotonic()
         if not job.cancelled:
             try:
                 if job.run is None:
@@ -281,6 +307,7 @@ class EmbeddedEngine:
                 item = job.run.next_piece()
             except Exception as error:  # whatever a model raises ends its request, never this thread
                 item = error
+        job.used += monotonic() - began
         is_last = not isinstance(item, Piece) or item.finish_reason is not None
         if is_last:
             self._leave(job)

@@ -14,6 +14,7 @@ from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, Protocol
 
+from editor_api.infill import Infill, InfillPrompt
 from lookupdec.stats import Stats, Step
 
 Message = Mapping[str, Any]
@@ -54,6 +55,7 @@ class RequestCancelled(EngineError):
 class Request:
     """One generation. ``settings`` are those of ``lookupdec.hf.Settings`` by name.
 
+    One of the texts in ``reference`` is expected to come back, likeliest the first.
     ``namespace`` says whose past outputs may be copied, and its first part, ``tenant``, from whom drafting may
     learn. ``deadline`` is in seconds from submission. The answer fits ``json_schema`` where one is given.
     ``admitted`` marks the continuation of a request that was let in before: it is not refused for a full queue
@@ -65,7 +67,7 @@ class Request:
     tenant: str
     namespace: str
     deadline: float
-    reference: str | None = None
+    reference: Sequence[str] = ()
     drafting: bool = True
     json_schema: str | None = None
     admitted: bool = False
@@ -82,23 +84,32 @@ class TokenScore:
 
 @dataclass(frozen=True, slots=True)
 class Piece:
-    """What one forward pass added to an answer. ``stats`` may be read once ``finish_reason`` is set."""
+    """What one forward pass added to an answer; nothing where it read a part of the prompt.
+
+    ``stats`` may be read once ``finish_reason`` is set. ``pieces`` is what each of the step's tokens added to
+    ``text``.
+    """
 
     text: str
     step: Step
     stats: Stats
     finish_reason: FinishReason | None = None
     scores: tuple[TokenScore, ...] = ()
+    pieces: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class Capacity:
-    """How busy an engine is. ``cache_bytes`` are those of past outputs; ``failure`` says why loading failed."""
+    """How busy an engine is. ``cache_bytes`` are those of past outputs, ``prefix_bytes`` of kept prefixes.
+
+    ``failure`` says why loading failed.
+    """
 
     state: State
     running: int = 0
     waiting: int = 0
     cache_bytes: int = 0
+    prefix_bytes: int = 0
     failure: str = ""
 
 
@@ -133,12 +144,21 @@ class Engine(Protocol):
         ...
 
     @property
+    def chat_template(self) -> str | None:
+        """How the model reads messages; None where it only continues text."""
+        ...
+
+    @property
     def capacity(self) -> Capacity:
         """How busy the engine is."""
         ...
 
     def encode_prompt(self, prompt: Prompt) -> list[int]:
         """Return the ids of a prompt. Raises ``InputError``."""
+        ...
+
+    def encode_infill(self, infill: Infill) -> InfillPrompt:
+        """Return the prompt for a gap. Raises ``InputError`` where the model has no tokens for it."""
         ...
 
     def encode_text(self, text: str) -> list[int]:

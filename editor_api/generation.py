@@ -12,9 +12,12 @@ from rapidfuzz.distance import LCSseq
 
 from editor_api.engine import Piece, Prompt, Request, TokenScore
 from editor_api.errors import ApiError, bad_value, context_exceeded
+from editor_api.infill import Infill
+from editor_api.prompting import ReadPrompt, read
 from editor_api.schemas import GenerationRequest, joined
 from editor_api.service import Call
 from editor_api.work import Work
+from lookupdec.edit import other_forms
 from lookupdec.stats import Stats
 
 _SEEDS = 2**63
@@ -79,12 +82,16 @@ class Generation:
         prompts = {id(request.prompt): request.prompt for request in self.requests}
         prompt = sum(map(len, prompts.values()))
         completion = sum(len(answer.ids) for answer in answers)
+        cached = {
+            id(self.requests[answer.index // self.copies].prompt): answer.stats.cached_tokens
+            for answer in reversed(answers)  # of several answers to one prompt, the first has read it
+        }
         accepted = sum(int(LCSseq.similarity(self.prediction, answer.ids)) for answer in answers)
         return {
             "prompt_tokens": prompt,
             "completion_tokens": completion,
             "total_tokens": prompt + completion,
-            "prompt_tokens_details": {"cached_tokens": 0, "audio_tokens": 0},
+            "prompt_tokens_details": {"cached_tokens": sum(cached.values()), "audio_tokens": 0},
             "completion_tokens_details": {
                 "accepted_prediction_tokens": accepted,
                 "rejected_prediction_tokens": len(self.prediction) * len(answers) - accepted,
@@ -97,7 +104,7 @@ class Generation:
 async def planned(  # noqa: PLR0913
     call: Call,
     body: GenerationRequest,
-    prompts: Sequence[Prompt],
+    prompts: Sequence[Prompt | Infill | ReadPrompt],
     *,
     contents: Sequence[str],
     logprobs: int | None,
@@ -121,28 +128,29 @@ async def planned(  # noqa: PLR0913
     await asyncio.to_thread(engine.check, chosen, json_schema)
     prediction_text = joined(body.prediction.content) if body.prediction else ""
     reference = prediction_text or call.text_to_edit(contents)
+    asked = "json" if json_schema is not None else "\n".join(contents)
 
-    def encode() -> tuple[list[list[int]], list[int]]:
-        return [engine.encode_prompt(prompt) for prompt in prompts], engine.encode_text(prediction_text)
+    def encode() -> tuple[list[ReadPrompt], list[int]]:
+        return [read(engine, prompt, param) for prompt in prompts], engine.encode_text(prediction_text)
 
     encoded, prediction = await asyncio.to_thread(encode)
-    for ids in encoded:
-        check_length(call, len(ids), param)
+    for prompt in encoded:
+        check_length(call, len(prompt.ids), param)
     samples = bool(chosen["temperature"])
-    wanted = [(ids, number) for ids in encoded for number in range(n if samples else 1)]
+    wanted = [(prompt, number) for prompt in encoded for number in range(n if samples else 1)]
     requests = [
         Request(
-            prompt=ids,
-            settings=_with_seed(chosen, number),
+            prompt=prompt.ids,
+            settings=_with_seed(prompt.settings(chosen), number),
             tenant=call.tenant,
             namespace=call.namespace(body.session or body.prompt_cache_key),
             deadline=min(body.deadline or settings.deadline, settings.deadline),
-            reference=reference,
+            reference=(reference, *other_forms(reference, asked)) if reference else (),
             drafting=settings.drafting,
             json_schema=json_schema,
             admitted=place > 0,
         )
-        for place, (ids, number) in enumerate(wanted)
+        for place, (prompt, number) in enumerate(wanted)
     ]
     # Greedy answers are all the same: one is made and stands for all.
     return Generation(requests, copies=1 if samples else n, prediction=prediction)

@@ -28,6 +28,7 @@ class _EngineGauges(Collector):
         yield GaugeMetricFamily("lookupdec_num_requests_running", "Requests taking turns.", capacity.running)
         yield GaugeMetricFamily("lookupdec_num_requests_waiting", "Requests in the queue.", capacity.waiting)
         yield GaugeMetricFamily("lookupdec_cache_bytes", "Bytes of past outputs.", capacity.cache_bytes)
+        yield GaugeMetricFamily("lookupdec_prefix_bytes", "Bytes of kept prefixes.", capacity.prefix_bytes)
         yield GaugeMetricFamily("lookupdec_ready", "1 once the model is loaded.", capacity.state == "ready")
 
 
@@ -55,7 +56,8 @@ class Metrics:
         )
         self._accepted_from = counter("accepted_tokens", "Drafted tokens accepted, by source.", "source")
         self._passes = counter("passes", "Forward passes, each request's prefill included.")
-        self._prompt = counter("prompt_tokens", "Prompt tokens read.")
+        self._prompt = counter("prompt_tokens", "Prompt tokens.")
+        self._cached = counter("cached_prompt_tokens", "Prompt tokens that an earlier request had read.")
         self._generated = counter("generation_tokens", "Tokens generated.")
         self._finished = counter("request_success", "Generations that ended.", "finished_reason")
         self._requests = counter("http_requests", "HTTP requests.", "path", "status")
@@ -78,6 +80,7 @@ class Metrics:
             if position < step.accepted:
                 self._accepted_from.labels(source).inc()
         if piece.finish_reason:
+            self._cached.inc(piece.stats.cached_tokens)
             self._finished.labels(piece.finish_reason).inc()
 
     def saw_start(self, prompt_tokens: int, seconds: float) -> None:

@@ -17,11 +17,22 @@ from editor_api.metrics import Metrics
 from editor_api.wire import error_response
 
 LOCAL_ORIGINS = r"https?://(localhost|127\.0\.0\.1|\[::1\])(:\d+)?"
-PUBLIC = frozenset({"/health", "/ready", "/docs", "/openapi.json"})
-"""Paths that need no key."""
+PUBLIC = frozenset({"/", "/health", "/ready", "/docs", "/openapi.json"})
+"""Paths that need no key, besides the page's own files."""
 
-_UNVERSIONED = frozenset({"/health", "/ready", "/metrics", "/docs", "/openapi.json", "/tokenize"})
-_VERSIONED = frozenset({"/chat/completions", "/completions", "/edits", "/models"})
+STATIC = "/static/"
+
+_UNVERSIONED = PUBLIC | {"/metrics", "/props", "/apply-template", "/tokenize", "/detokenize", "/infill"}
+_VERSIONED = frozenset(
+    {"/chat/completions", "/completions", "/edits", "/models"}
+    | {
+        "/fim/completions",
+        "/code/apply",
+        "/apply/completions",
+        "/apply/chat/completions",
+        "/edit/completions",
+    }
+)
 _PROBES = frozenset({"/health", "/ready", "/metrics"})
 _ID = re.compile(r"[\w.:-]{1,128}", re.ASCII)
 _HEADER_BYTES = 32 << 10
@@ -66,8 +77,9 @@ class Observe:
             self._metrics.saw_request(scope, status, seconds)
             fields = {"method": scope["method"], "path": scope["path"], "status": status}
             fields |= {"seconds": round(seconds, 4), "tenant": state.get("tenant")}
-            # Probes come every few seconds and tell nothing.
-            _log.log(logging.DEBUG if scope["path"] in _PROBES else logging.INFO, "request", extra=fields)
+            # Probes come every few seconds, the page's files by the dozen, and neither tells anything.
+            is_noise = scope["path"] in _PROBES or scope["path"].startswith(STATIC)
+            _log.log(logging.DEBUG if is_noise else logging.INFO, "request", extra=fields)
             request_id.reset(token)
 
 
@@ -100,22 +112,27 @@ class Guard:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve a request, or refuse it."""
-        if scope["type"] != "http" or scope["path"] in PUBLIC:
+        if scope["type"] != "http" or scope["path"] in PUBLIC or scope["path"].startswith(STATIC):
             await self._app(scope, receive, send)
             return
         headers = Headers(scope=scope)
         try:
             _check_size(headers)
-            self._check_origin(headers.get("origin"))
+            self._check_origin(headers)
             scope["state"]["tenant"] = self._keys.tenant(headers)
         except ApiError as error:
             await error_response(error)(scope, receive, send)
             return
         await self._app(scope, receive, send)
 
-    def _check_origin(self, origin: str | None) -> None:
+    def _check_origin(self, headers: Headers) -> None:
         # CORS keeps a page from reading answers, not from asking: that alone would cost an open service time.
+        origin = headers.get("origin")
         if origin is None or origin in self._origins or re.fullmatch(LOCAL_ORIGINS, origin):
+            return
+        # The service's own page, by whatever name it was reached. Without keys that name proves nothing: any name
+        # can be made to lead to this computer.
+        if self._keys.are_needed and origin.partition("://")[2] == headers.get("host"):
             return
         raise ApiError(403, "web pages of this origin may not call: see --cors-origins", "origin_not_allowed")
 

@@ -25,7 +25,7 @@ class Shape(Protocol):
     whole_object: str
     chunk_object: str
 
-    def first(self) -> Json | None:
+    def first(self, answer: Answer) -> Json | None:
         """What a choice in a stream begins with, None for nothing."""
         ...
 
@@ -49,7 +49,7 @@ class ChatShape:
     whole_object = "chat.completion"
     chunk_object = "chat.completion.chunk"
 
-    def first(self) -> Json | None:
+    def first(self, answer: Answer) -> Json | None:  # noqa: ARG002
         """Tell the role."""
         return {"delta": {"role": "assistant", "content": ""}, "logprobs": None}
 
@@ -69,17 +69,21 @@ class ChatShape:
 
 @dataclass(slots=True)
 class TextShape:
-    """``/v1/completions``. Remembers how far the text of the choice under way has come."""
+    """``/v1/completions``. Remembers how far the text of the choice under way has come.
 
+    ``echoes`` are what every choice repeats before its answer, by its index.
+    """
+
+    echoes: Sequence[str] = ()
     prefix: str = "cmpl"
     whole_object: str = "text_completion"
     chunk_object: str = "text_completion"
     _offset: int = field(default=0)
 
-    def first(self) -> Json | None:
-        """Begin without a chunk."""
+    def first(self, answer: Answer) -> Json | None:
+        """Begin without a chunk, or with what is repeated."""
         self._offset = 0
-        return None
+        return {"text": self._echo(answer), "logprobs": None} if self.echoes else None
 
     def more(self, piece: Piece) -> Json:
         """Give text."""
@@ -93,7 +97,10 @@ class TextShape:
 
     def choice(self, answer: Answer) -> Json:
         """Give the text."""
-        return {"text": answer.text, "logprobs": _text_logprobs(answer.scores, 0)}
+        return {"text": self._echo(answer) + answer.text, "logprobs": _text_logprobs(answer.scores, 0)}
+
+    def _echo(self, answer: Answer) -> str:
+        return self.echoes[answer.index] if self.echoes else ""
 
 
 async def whole_reply(call: Call, generation: Generation, session: str | None, shape: Shape) -> Json:
@@ -129,7 +136,7 @@ async def reply_events(
         async for answer, piece in pieces:
             if answer.index not in answers:
                 answers[answer.index] = answer
-                if (first := shape.first()) is not None:
+                if (first := shape.first(answer)) is not None:
                     yield chunk(answer, first)
             if piece.text or piece.scores:
                 yield chunk(answer, shape.more(piece))
@@ -155,7 +162,8 @@ def timings(all_stats: Iterable[Stats]) -> Json:
     predicted = sum(stats.tokens for stats in every)
     decode_seconds = sum(stats.drafting_seconds + stats.verifying_seconds for stats in every)
     return {
-        "prompt_n": sum(stats.prompt_tokens for stats in every),
+        "cache_n": sum(stats.cached_tokens for stats in every),
+        "prompt_n": sum(stats.prompt_tokens - stats.cached_tokens for stats in every),
         "prompt_ms": _milliseconds(sum(stats.prefill_seconds for stats in every)),
         "predicted_n": predicted,
         "predicted_ms": _milliseconds(decode_seconds),

@@ -9,11 +9,15 @@ from typing import TYPE_CHECKING, Any
 
 from editor_api.engine import Piece, Request, TokenScore
 from editor_api.grammar import Grammars
+from editor_api.infill import Infill, Infiller, InfillPrompt
 from lookupdec import CopyDrafter, Drafter, PlainDrafter, RollingCache, SurvivalModel
 from lookupdec.errors import InputError
 
 if TYPE_CHECKING:
     from lookupdec.hf import Chunk, LanguageModel, TokenLogprob
+
+PREFILL_CHUNK_SIZE = 256
+"""Tokens of a prompt that one turn reads."""
 
 _LEARNERS = 64  # tenants whose learnt habits are kept, at 0.6 MB each
 _WARM_UP_TEXT = "def area(width, height):\n    return width * height\n"
@@ -33,7 +37,7 @@ class Run:
         scores = tuple(self._runner.score(item) for item in chunk.logprobs)
         if scores and chunk.finish_reason == "stop" and chunk.stop is None:
             scores = scores[:-1]  # an end-of-text token is no part of the answer
-        return Piece(chunk.text, chunk.step, chunk.stats, chunk.finish_reason, scores)
+        return Piece(chunk.text, chunk.step, chunk.stats, chunk.finish_reason, scores, chunk.pieces)
 
     def close(self) -> None:
         """End it: its output is kept for later requests of the same namespace."""
@@ -41,22 +45,35 @@ class Run:
 
 
 class Runner:
-    """A model with what outlives a request: past outputs, and what drafting has learnt, tenant by tenant."""
+    """A model with what outlives a request: past outputs, kept prefixes, and what drafting has learnt.
 
-    def __init__(self, model: LanguageModel, *, cache_bytes: int) -> None:
+    Each by tenant and session: nobody's text speeds up another's answer.
+    """
+
+    def __init__(self, model: LanguageModel, *, cache_bytes: int, prefix_bytes: int) -> None:
+        from lookupdec.hf import PrefixCache
+
         self.model = model
         self.cache = RollingCache(cache_bytes)
+        self.prefixes = PrefixCache(prefix_bytes)
+        # Between chunks other requests have their turn. Bitwise passes need prompts read as plain decoding does.
+        self._prefill_chunk_size = None if model.is_bitwise else PREFILL_CHUNK_SIZE
         self._learnt: OrderedDict[str, SurvivalModel] = OrderedDict()
         config: Any = model.model.config.get_text_config(decoder=True)
         self._vocabulary = int(config.vocab_size)
         self._grammars = Grammars(model.tokenizer, self._vocabulary)
+        self._infiller = Infiller(model.tokenizer, model.encode_text, _eos_ids(model))
         self._kv_bytes_per_token = _kv_bytes_per_token(config, model.dtype.itemsize)
 
     def begin(self, request: Request, seconds_left: float) -> Run:
         """Start a request; nothing is computed yet. Raises ``LookupDecError``."""
         from lookupdec.hf import Settings, stream
 
-        settings = replace(Settings(**request.settings), deadline=seconds_left)
+        settings = replace(
+            Settings(**request.settings),
+            deadline=seconds_left,
+            prefill_chunk_size=self._prefill_chunk_size,
+        )
         if request.json_schema is not None:
             # Any: transformers takes every callable, whatever its types say.
             mask: Any = self._grammars.mask(request.json_schema, len(request.prompt))
@@ -68,6 +85,7 @@ class Runner:
             drafter=self._drafter(request),
             reference=request.reference or None,
             namespace=request.namespace,
+            prefixes=self.prefixes,
         )
         return Run(chunks, self)
 
@@ -82,6 +100,18 @@ class Runner:
             )
         if json_schema is not None:
             self._grammars.check(json_schema)
+
+    @property
+    def chat_template(self) -> str | None:
+        """How the model reads messages; None where it only continues text."""
+        template: Any = self.model.tokenizer.chat_template
+        if isinstance(template, dict):  # several by name
+            template = template.get("default") or next(iter(template.values()), None)
+        return template or None
+
+    def encode_infill(self, infill: Infill) -> InfillPrompt:
+        """Return the prompt for a gap. Raises ``InputError`` where the model has no tokens for it."""
+        return self._infiller.encode(infill, self.model.name)
 
     def decode(self, ids: Sequence[int]) -> str:
         """Return the text of some tokens."""
@@ -110,7 +140,7 @@ class Runner:
             tenant="",
             namespace="",
             deadline=600.0,
-            reference=_WARM_UP_TEXT,
+            reference=(_WARM_UP_TEXT,),
         )
         for _ in range(2):  # the second finds the first one's output
             run = self.begin(request, request.deadline)
@@ -118,6 +148,7 @@ class Runner:
                 pass
             run.close()
         self.cache.clear()
+        self.prefixes.clear()
         self._learnt.clear()
 
     def _drafter(self, request: Request) -> Drafter:
@@ -132,6 +163,13 @@ class Runner:
         if len(self._learnt) > _LEARNERS:
             self._learnt.popitem(last=False)
         return model
+
+
+def _eos_ids(model: LanguageModel) -> Sequence[int]:
+    eos: Any = model.model.generation_config.eos_token_id  # type: ignore[union-attr, unused-ignore]
+    if eos is None:
+        return ()
+    return (eos,) if isinstance(eos, int) else tuple(eos)
 
 
 def _kv_bytes_per_token(config: Any, item_bytes: int) -> int:

@@ -8,6 +8,8 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 
+from editor_api.tools import forces_tool
+
 _SEEDS = 2**63
 _LOWEST_TEMPERATURE = 1e-5
 
@@ -94,6 +96,12 @@ class StreamOptions(Lenient):
     include_usage: bool = False
 
 
+class EditStreamOptions(Lenient):
+    """What a streamed edit should hold besides text."""
+
+    include_sources: bool = False
+
+
 class JsonSchema(Lenient):
     """A schema under OpenAI's wrapping."""
 
@@ -162,6 +170,13 @@ class ChatRequest(GenerationRequest):
     logprobs: bool | None = None
     top_logprobs: int | None = Field(None, ge=0, le=20)
     response_format: ResponseFormat | None = None
+    tools: list[Any] | None = Field(None, description="Let pass unread.")
+    tool_choice: Any = Field(None, description="Anything that does not force a tool to be called.")
+
+    @property
+    def forces_tool(self) -> bool:
+        """Whether the answer must be a tool call."""
+        return forces_tool(self.tool_choice)
 
     @property
     def limit(self) -> int | None:
@@ -220,7 +235,11 @@ class EditRequest(Lenient):
         ["text", "edits", "diff"], alias="return", description="What the result should hold."
     )
     allow_incomplete: bool = Field(False, description="Use an answer that was cut, too.")
+    drafting: bool = Field(True, description="False decodes plainly: the same answer, a pass for each token.")
     stream: bool | None = None
+    stream_options: EditStreamOptions | None = Field(
+        None, description="With include_sources, every delta tells where its tokens were copied from."
+    )
     max_tokens: TokenLimit = None
     temperature: Temperature = None
     seed: Seed = None
@@ -228,17 +247,3 @@ class EditRequest(Lenient):
     prompt_cache_key: Utf8 | None = Field(None, max_length=512)
     session: Utf8 | None = Field(None, max_length=512)
     deadline: float | None = Field(None, gt=0)
-
-
-class TokenizeRequest(Lenient):
-    """A text, or messages, to count."""
-
-    content: Utf8 | None = None
-    prompt: Utf8 | None = None
-    messages: list[ChatMessage] | None = None
-
-    @model_validator(mode="after")
-    def _one(self) -> TokenizeRequest:
-        if sum(value is not None for value in (self.content, self.prompt, self.messages)) != 1:
-            raise ValueError("give content, prompt or messages")
-        return self

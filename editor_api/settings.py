@@ -54,6 +54,9 @@ class Settings(BaseSettings):
         default=2048, description="Memory for the KV caches of running requests."
     )
     cache_megabytes: NonNegativeInt = Field(default=64, description="Memory for past outputs to copy from.")
+    prefix_megabytes: NonNegativeInt = Field(
+        default=512, description="Memory for the KV cache of recent prompts, so that they are not read again."
+    )
     deadline: PositiveFloat = Field(
         default=600.0, description="Longest time for one request in seconds, waiting included."
     )

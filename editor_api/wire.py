@@ -76,7 +76,7 @@ async def unless_gone(receive: Receive, work: Coroutine[Any, Any, T]) -> T:
         await asyncio.gather(working, leaving, return_exceptions=True)
 
 
-async def whole(request: HttpRequest, work: Coroutine[Any, Any, dict[str, Any]]) -> Response:
+async def whole(request: HttpRequest, work: Coroutine[Any, Any, object]) -> Response:
     """Answer with what ``work`` returns; it stops when the client goes."""
     try:
         return JsonResponse(await unless_gone(request.receive, work))

@@ -32,6 +32,8 @@ class Work:
         job = self._job = self._engine.submit(request)
         try:
             async for piece in job:
+                if not piece.step.tokens and piece.finish_reason is None:
+                    continue  # a part of the prompt was read
                 if is_first:
                     self._metrics.saw_start(len(request.prompt), monotonic() - submitted)
                     is_first = False

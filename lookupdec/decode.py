@@ -9,7 +9,7 @@ from typing import Protocol
 import numpy as np
 import numpy.typing as npt
 
-from lookupdec.ids import Ids
+from lookupdec.ids import Ids, Reference
 from lookupdec.stats import Stats, Step
 from lookupdec.verify import accept
 
@@ -23,7 +23,7 @@ class Drafter(Protocol):
         ...
 
     def begin(
-        self, prompt: Ids, *, reference: Ids | slice | None = None, namespace: str | None = None
+        self, prompt: Ids, *, reference: Ids | slice | Reference | None = None, namespace: str | None = None
     ) -> None:
         """Start a request. ``reference`` is text expected to come back: ids, or a span of the prompt."""
         ...
@@ -67,7 +67,7 @@ class PlainDrafter:
     sources: Sequence[str] = ()
 
     def begin(
-        self, prompt: Ids, *, reference: Ids | slice | None = None, namespace: str | None = None
+        self, prompt: Ids, *, reference: Ids | slice | Reference | None = None, namespace: str | None = None
     ) -> None:
         """Do nothing."""
 
@@ -96,7 +96,7 @@ def decode(
     limit: int,
     is_last: Callable[[int], bool],
     stats: Stats | None = None,
-    reference: Ids | slice | None = None,
+    reference: Ids | slice | Reference | None = None,
     namespace: str | None = None,
 ) -> Generator[Step, None, None]:
     """Generate up to ``limit`` tokens (at least 1) and yield one ``Step`` per pass, the prefill's first.

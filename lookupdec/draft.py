@@ -18,7 +18,7 @@ from lookupdec import _survival as survival
 from lookupdec._kernels import Automaton
 from lookupdec.cache import RollingCache
 from lookupdec.errors import DrafterError
-from lookupdec.ids import Ids, Int32Array, as_ids
+from lookupdec.ids import Ids, Int32Array, Reference, as_ids
 from lookupdec.index import SuffixIndex
 from lookupdec.phrases import PhraseBook
 from lookupdec.policy import MIN_COST, CostModel, SurvivalModel
@@ -91,7 +91,11 @@ class CopyDrafter:
         return tuple(SOURCES[code] for code in self._sources[: self._drafted].tolist())
 
     def begin(
-        self, prompt: Ids, *, reference: Ids | slice | None = None, namespace: str | None = None
+        self,
+        prompt: Ids,
+        *,
+        reference: Ids | slice | Reference | None = None,
+        namespace: str | None = None,
     ) -> None:
         """Start a request.
 
@@ -117,13 +121,13 @@ class CopyDrafter:
             if namespace is not None and not isinstance(namespace, str):
                 raise DrafterError(f"a namespace is a string or None, got {type(namespace).__name__}")
             ids = _checked(prompt)
-            index, start, stop = _indexed(ids, reference)
+            index, first, stop, start = _indexed(ids, reference)
             self._index = index
             self._own = index.automaton
             self._namespace = namespace
             self._tracker = self._phrases.tracker() if self._phrases is not None else None
             self._drafted = 0
-            self._place(start, stop)
+            self._place(first, stop, start)
             self._owner = threading.get_ident()
 
     def propose(self, limit: int) -> Int32Array:
@@ -224,13 +228,13 @@ class CopyDrafter:
         if self._owner is None:
             raise DrafterError("no request is active: call begin() first")
 
-    def _place(self, start: int, stop: int) -> None:
-        """Set the position at the end of the prompt, with the reference in ``start`` .. ``stop``."""
+    def _place(self, first: int, stop: int, start: int) -> None:
+        """Set the position at the end of the prompt, the reference being in ``first`` .. ``stop``."""
         now, size = self._now, len(self._index)
         now[:] = 0
         now[survival.PREVIOUS] = self._index.tokens[-1] if size else 0
         now[survival.PROMPT_STOP] = now[survival.LEARNT] = size
-        now[survival.REFERENCE_START], now[survival.REFERENCE_STOP] = start, stop
+        now[survival.REFERENCE_START], now[survival.REFERENCE_STOP] = first, stop
         now[survival.CURSOR] = kernels.NONE
         if stop > start:
             now[survival.CURSOR] = now[survival.ANCHOR] = start
@@ -284,10 +288,18 @@ def _checked(ids: Ids) -> Int32Array:
     return array if array.flags.writeable else array.copy()
 
 
-def _indexed(prompt: Int32Array, reference: Ids | slice | None) -> tuple[SuffixIndex, int, int]:
-    """Index the prompt, and the reference before it where it does not stand in it; return the reference's span."""
+def _indexed(
+    prompt: Int32Array, reference: Ids | slice | Reference | None
+) -> tuple[SuffixIndex, int, int, int]:
+    """Index the reference's variants, itself where it does not stand in the prompt, and the prompt.
+
+    Returns the span of all that is expected to come back, and where in it the reference begins.
+    """
+    documents: list[Int32Array] = []
+    if isinstance(reference, Reference):
+        documents = [_checked(variant) for variant in reference.variants]
+        reference = reference.ids
     start = stop = 0
-    outside = _NOTHING
     if isinstance(reference, slice):
         try:
             start, stop, step = reference.indices(prompt.size)
@@ -299,12 +311,18 @@ def _indexed(prompt: Int32Array, reference: Ids | slice | None) -> tuple[SuffixI
         wanted = _checked(reference)
         start, stop = locate(prompt, wanted)
         if stop == start and wanted.size:
-            outside, stop = wanted, wanted.size
-    index = SuffixIndex(prompt.size + outside.size + OUTPUT_ROOM)
-    if outside.size:
-        index.add_document(outside)
+            documents.append(wanted)
+            start, stop = (
+                -1 - wanted.size,
+                -1,
+            )  # counted from the prompt's beginning, a separator between them
+    before = sum(document.size + 1 for document in documents)
+    index = SuffixIndex(prompt.size + before + OUTPUT_ROOM)
+    for document in documents:
+        index.add_document(document)
     index.extend(prompt)
-    return index, start, max(start, stop)
+    start, stop = before + start, before + max(start, stop)
+    return index, 0 if documents else start, stop, start
 
 
 def locate(prompt: Int32Array, reference: Int32Array) -> tuple[int, int]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
@@ -11,6 +12,18 @@ from lookupdec.errors import DrafterError
 
 Ids = Sequence[int] | npt.NDArray[np.integer]
 """Token ids: any integer sequence or one-dimensional integer array."""
+
+
+@dataclass(frozen=True, slots=True)
+class Reference:
+    """Text that is expected to come back: ids, or a span of the prompt.
+
+    ``variants`` are other forms in which it may come: escaped, say, or with another indentation.
+    """
+
+    ids: Ids | slice
+    variants: Sequence[Ids] = ()
+
 
 Int32Array = npt.NDArray[np.int32]
 

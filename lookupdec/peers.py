@@ -19,7 +19,7 @@ from numba import njit
 
 from lookupdec.decode import Drafter
 from lookupdec.errors import InputError
-from lookupdec.ids import Ids, Int32Array, as_ids
+from lookupdec.ids import Ids, Int32Array, Reference, as_ids
 
 ARCTIC_MIN_TOKEN_PROB = 0.1
 _NO_IDS = np.empty(0, dtype=np.int32)
@@ -101,7 +101,7 @@ class _ContextDrafter:
         self,
         prompt: Ids,
         *,
-        reference: Ids | slice | None = None,  # noqa: ARG002
+        reference: Ids | slice | Reference | None = None,  # noqa: ARG002
         namespace: str | None = None,  # noqa: ARG002
     ) -> None:
         """Start from the prompt alone: neither rule knows a reference or a namespace."""
@@ -189,7 +189,7 @@ class ArcticSuffix:
         self,
         prompt: Ids,
         *,
-        reference: Ids | slice | None = None,  # noqa: ARG002
+        reference: Ids | slice | Reference | None = None,  # noqa: ARG002
         namespace: str | None = None,  # noqa: ARG002
     ) -> None:
         """Start a request in the cache: it knows neither a reference nor a namespace."""

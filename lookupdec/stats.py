@@ -43,11 +43,13 @@ class Stats:
     """Counts and seconds of one generation.
 
     ``passes`` are forward passes after the prefill; ``tokens`` counts every emitted token, the first one
-    (which the prefill gives) included. Seconds are wall-clock: ``prefill_seconds`` until the first token,
-    ``drafting_seconds`` in the drafter, ``verifying_seconds`` in the target and the accept rule.
+    (which the prefill gives) included; ``cached_tokens`` of the prompt had been read by an earlier request.
+    Seconds are wall-clock: ``prefill_seconds`` until the first token, ``drafting_seconds`` in the drafter,
+    ``verifying_seconds`` in the target and the accept rule.
     """
 
     prompt_tokens: int = 0
+    cached_tokens: int = 0
     tokens: int = 0
     passes: int = 0
     drafted: int = 0

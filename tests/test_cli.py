@@ -8,7 +8,7 @@ from typer.testing import CliRunner
 
 from lookupdec.cli import app as cli_app
 from lookupdec.cli.app import app
-from lookupdec.edit.engine import ModelEngine
+from lookupdec.edit.engine import DEFAULT_PREFIX_BYTES, ModelEngine
 from lookupdec.errors import ModelError
 from tests.edit.scripted import ScriptedEngine
 
@@ -62,6 +62,17 @@ def test_standard_input_gives_the_new_text_on_standard_output(engine):
     assert (result.exit_code, result.stdout_bytes) == (0, CHANGED)
 
 
+@pytest.mark.parametrize("data", [b"", b"\r\n", b"\xef\xbb\xbf \r\n"])
+def test_an_empty_file_is_written_as_asked(engine, tmp_path, data):
+    path = tmp_path / "hello.py"
+    path.write_bytes(data)
+    engine.answer = "Here is the program:\n```python\nprint('hello')\n```"
+    assert run("edit", path, "-i", "greet the world", "--in-place").exit_code == 0
+    ending = b"\r\n" if b"\r" in data else b"\n"
+    assert path.read_bytes().removeprefix(b"\xef\xbb\xbf") == b"print('hello')" + ending
+    assert engine.prompts[0].startswith("Write a new python file: greet the world")
+
+
 def test_json_is_one_object_with_everything(engine, file):
     result = run("edit", file, "-i", "digits", "--json")
     (line,) = result.stdout.splitlines()
@@ -88,6 +99,23 @@ def test_options_reach_the_engine(engine, file):
     run("edit", file, "-i", "x", "--temperature", "0.7", "--seed", 5, "--max-new-tokens", 9, "--plain")
     assert engine.settings == [{"temperature": 0.7, "seed": 5, "max_new_tokens": 9}]
     assert engine.plain == [True]
+
+
+@pytest.mark.parametrize("command", ["edit", "compare", "batch"])
+def test_options_reach_the_model(monkeypatch, file, command):
+    asked: dict[str, object] = {}
+
+    def load(model, **options):
+        asked.update(options, model=model)
+        raise ModelError("enough")
+
+    monkeypatch.setattr(ModelEngine, "load", load)
+    more = [file.parent / "out"] if command == "batch" else []
+    options = ["--model", "m", "--dtype", "bfloat16", "--device", "cpu", "--exact", "bitwise"]
+    assert run(command, file, *more, "-i", "x", *options).exit_code == 2
+    # Compared runs read their prompts whole, both of them.
+    assert asked.pop("prefix_bytes", 0) == (0 if command == "compare" else DEFAULT_PREFIX_BYTES)
+    assert asked == {"model": "m", "dtype": "bfloat16", "device": "cpu", "exact": "bitwise"}
 
 
 def test_an_encoding_can_be_named(engine, tmp_path):
@@ -155,8 +183,7 @@ FILES = {
 BAD_INPUT = [
     ("none -i x", "does not exist"),
     (". -i x", "is a directory"),
-    ("empty.txt -i x", "is empty"),
-    ("blank.txt -i x", "is empty"),
+    ("empty.txt -i x --lines 1:1", "outside the text, which has 0 lines"),
     ("a.bin -i x", "is binary"),
     ("latin.txt -i x", "is not UTF-8"),
     ("latin.txt -i x --encoding klingon", "unknown encoding"),
@@ -210,10 +237,37 @@ def test_bad_input_is_one_line_and_exit_code_2(engine, folder, capsys, command, 
     assert not engine.prompts
 
 
-def test_a_file_that_does_not_fit_the_context_is_refused_with_the_numbers(engine, folder, capsys):
+def test_a_file_that_cannot_be_split_is_refused_with_the_numbers(engine, folder, capsys):
     engine.context_length = 20
-    check_refused(capsys, folder, ["edit", "good.txt", "-i", "x"], "scripted holds 20")
-    check_refused(capsys, folder, ["edit", "good.txt", "-i", "x", "--split"], "no room for a text in the 20")
+    check_refused(capsys, folder, ["edit", "good.txt", "-i", "x"], "no room for a text in the 20")
+    check_refused(capsys, folder, ["edit", "good.txt", "-i", "x", "--no-split"], "scripted holds 20")
+
+
+LONG = b"".join(b"def f%d():\r\n    return %d\r\n\r\n" % (number, number) for number in range(100))
+
+
+def test_a_file_longer_than_the_context_is_edited_in_parts(engine, file):
+    file.write_bytes(LONG)
+    engine.answer, engine.context_length = lambda shown: shown.replace("return 42", "return 43"), 400
+    result = run("edit", file, "-i", "x", "--in-place")
+    assert result.exit_code == 0
+    assert f"edited in {len(engine.prompts)} parts" in result.stderr
+    assert "+    return 43" in result.stdout
+    assert file.read_bytes() == LONG.replace(b"return 42", b"return 43")
+
+
+def test_a_file_longer_than_the_context_can_be_refused(engine, file):
+    file.write_bytes(LONG)
+    engine.context_length = 400
+    result = run("edit", file, "-i", "x", "--no-split")
+    assert (result.exit_code, engine.prompts) == (2, [])
+    assert "tokens of text fit" in result.stderr
+
+
+def test_json_says_in_how_many_parts_a_file_was_edited(engine, file):
+    file.write_bytes(LONG)
+    engine.answer, engine.context_length = str, 400
+    assert json.loads(run("edit", file, "-i", "x", "--json").stdout)["parts"] == len(engine.prompts) > 1
 
 
 def test_a_model_that_cannot_be_loaded_is_one_line(folder, capsys, monkeypatch):

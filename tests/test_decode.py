@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lookupdec.decode import PlainDrafter, decode, stops_at
-from lookupdec.ids import Ids
+from lookupdec.ids import Ids, Reference
 from lookupdec.stats import Stats
 from tests.fakes import ScriptedTarget
 
@@ -27,7 +27,7 @@ class ListDrafter:
         self.ended = 0
 
     def begin(
-        self, prompt: Ids, *, reference: Ids | slice | None = None, namespace: str | None = None
+        self, prompt: Ids, *, reference: Ids | slice | Reference | None = None, namespace: str | None = None
     ) -> None:
         self.begun.append((list(prompt), reference, namespace))
 

@@ -19,7 +19,7 @@ from lookupdec.cache import RollingCache
 from lookupdec.decode import decode
 from lookupdec.draft import CopyDrafter, locate
 from lookupdec.errors import DrafterError
-from lookupdec.ids import Ids
+from lookupdec.ids import Ids, Reference
 from lookupdec.phrases import PhraseBook
 from lookupdec.policy import CostModel, SurvivalModel
 from lookupdec.stats import Stats
@@ -39,7 +39,7 @@ def run(
     prompt: Sequence[int],
     output: Sequence[int],
     *,
-    reference: Ids | slice | None = None,
+    reference: Ids | slice | Reference | None = None,
     namespace: str | None = None,
 ) -> Stats:
     """Decode ``output`` and return what it took."""
@@ -61,7 +61,7 @@ def drafted(
     written: Sequence[int],
     *,
     cost: CostModel = CPU,
-    reference: Ids | slice | None = None,
+    reference: Ids | slice | Reference | None = None,
     limit: int = 1000,
 ) -> tuple[list[int], tuple[str, ...]]:
     """Return what a fresh drafter drafts after ``written``, and from where."""
@@ -173,13 +173,50 @@ class TestReference:
         assert starts_with(TAIL, drafted(self.PROMPT, DOCUMENT, reference=self.SPAN, cost=GPU)[0])
 
     @pytest.mark.parametrize("reference", [[], slice(0, 0), slice(5, 2), slice(10**6, 10**7), None])
-    def test_an_empty_one_is_none(self, reference: Ids | slice | None) -> None:
+    def test_an_empty_one_is_none(self, reference: Ids | slice | Reference | None) -> None:
         written = DOCUMENT[:20]
         assert drafted(self.PROMPT, written, reference=reference) == drafted(self.PROMPT, written)
 
     def test_negative_bounds_count_from_the_end(self) -> None:
         draft, _ = drafted(self.PROMPT, [], reference=slice(-302, -2))
         assert starts_with(DOCUMENT, draft)
+
+
+class TestVariants:
+    """The reference in another form: one token in each line of six is another, or the text stands elsewhere."""
+
+    OTHER = [token + 5000 if place % 7 == 0 else token for place, token in enumerate(LINES)]
+
+    @pytest.mark.parametrize("outside", [False, True])
+    def test_an_answer_in_another_form_is_copied_as_well(self, outside: bool) -> None:
+        prompt = [*HEAD, *(TAIL if outside else LINES), *TAIL]
+        known: Ids | slice = LINES if outside else slice(3, 3 + len(LINES))
+        without = run(CopyDrafter(cost=CPU), prompt, self.OTHER, reference=known)
+        stats = run(CopyDrafter(cost=CPU), prompt, self.OTHER, reference=Reference(known, [self.OTHER]))
+        assert stats.passes < without.passes / 3
+        assert stats.by_source["reference"].accepted > 0.9 * len(self.OTHER)
+
+    @pytest.mark.parametrize("outside", [False, True])
+    def test_the_first_form_is_copied_from_the_first_token(self, outside: bool) -> None:
+        prompt = [*HEAD, *(TAIL if outside else LINES), *TAIL]
+        known: Ids | slice = LINES if outside else slice(3, 3 + len(LINES))
+        without = run(CopyDrafter(cost=CPU), prompt, LINES, reference=known)
+        stats = run(CopyDrafter(cost=CPU), prompt, LINES, reference=Reference(known, [self.OTHER, DOCUMENT]))
+        assert stats.passes <= without.passes + 1
+
+    def test_variants_without_a_reference_and_empty_ones(self) -> None:
+        drafter = CopyDrafter(cost=CPU)
+        for reference in (
+            Reference([], [self.OTHER]),
+            Reference(slice(0, 0), [[], self.OTHER]),
+            Reference([]),
+        ):
+            stats = run(drafter, HEAD, self.OTHER, reference=reference)
+            assert stats.tokens == len(self.OTHER)
+
+    def test_bad_ids_are_refused(self) -> None:
+        with pytest.raises(DrafterError, match="token ids"):
+            CopyDrafter().begin(HEAD, reference=Reference(HEAD, [[-1]]))
 
 
 @pytest.mark.parametrize("reference", [None, slice(3, 3 + len(LINES))])
@@ -446,7 +483,7 @@ def all_drafts(
     prompt: Ids,
     output: Sequence[int],
     *,
-    reference: Ids | slice | None = None,
+    reference: Ids | slice | Reference | None = None,
     step: int = 7,
 ) -> list[tuple[list[int], tuple[str, ...]]]:
     """Return the drafts and sources at every seventh token of an output."""

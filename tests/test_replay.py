@@ -10,7 +10,7 @@ import pytest
 
 from lookupdec.decode import PlainDrafter
 from lookupdec.errors import InputError
-from lookupdec.ids import Ids
+from lookupdec.ids import Ids, Reference
 from lookupdec.replay import (
     CONTEXT_TOKENS,
     Recording,
@@ -47,7 +47,7 @@ class ListedDrafter:
         self.limits: list[int] = []
 
     def begin(
-        self, prompt: Ids, *, reference: Ids | slice | None = None, namespace: str | None = None
+        self, prompt: Ids, *, reference: Ids | slice | Reference | None = None, namespace: str | None = None
     ) -> None:
         self.calls.append(("begin", list(prompt), reference, namespace))
 

@@ -9,7 +9,8 @@ from typing import Any
 from fastapi import APIRouter
 from starlette.responses import Response
 
-from editor_api.editing import edited
+from editor_api.editing import edit_usage, edited
+from editor_api.engine import Piece
 from editor_api.replies import timings
 from editor_api.schemas import EditRequest
 from editor_api.service import Call, CallDep
@@ -38,13 +39,32 @@ async def _whole(body: EditRequest, call: Call) -> dict[str, Any]:
 
 async def _events(body: EditRequest, call: Call) -> AsyncGenerator[bytes, None]:
     head = {"id": _identity(call), "object": "edit.chunk", "created": call.created}
+    with_sources = body.stream_options is not None and body.stream_options.include_sources
     async with aclosing(edited(body, call)) as parts:
         async for part in parts:
             if isinstance(part, EditResult):
                 yield event(_told(body, call, part))
-            elif part:
-                yield event({**head, "delta": {"text": part}})
+            elif with_sources:
+                yield event({**head, "delta": {"text": part.text, **_sources(part)}})
+            elif part.text:
+                yield event({**head, "delta": {"text": part.text}})
     yield DONE
+
+
+def _sources(piece: Piece) -> dict[str, Any]:
+    """Return what one pass drafted, and its text in spans of tokens from one source.
+
+    A token of the model's own has the source "model". What is held back has tokens but no text yet.
+    """
+    step = piece.step
+    spans: list[dict[str, Any]] = []
+    for position, text in enumerate(piece.pieces):
+        source = step.sources[position] if position < step.accepted else "model"
+        if not spans or spans[-1]["source"] != source:
+            spans.append({"source": source, "text": "", "tokens": 0})
+        spans[-1]["text"] += text
+        spans[-1]["tokens"] += 1
+    return {"spans": spans, "draft_n": step.drafted, "draft_n_accepted": step.accepted}
 
 
 def _told(body: EditRequest, call: Call, result: EditResult) -> dict[str, Any]:
@@ -53,7 +73,6 @@ def _told(body: EditRequest, call: Call, result: EditResult) -> dict[str, Any]:
         "edits": [edit.as_lsp() for edit in result.edits],
         "diff": result.diff,
     }
-    usage = result.usage
     return {
         "id": _identity(call),
         "object": "edit",
@@ -65,11 +84,7 @@ def _told(body: EditRequest, call: Call, result: EditResult) -> dict[str, Any]:
         "warnings": list(result.warnings),
         "base_sha256": result.base_sha256,
         "position_encoding": body.position_encoding,
-        "usage": {
-            "prompt_tokens": usage.prompt_tokens,
-            "completion_tokens": usage.completion_tokens,
-            "total_tokens": usage.prompt_tokens + usage.completion_tokens,
-        },
+        "usage": edit_usage(result),
         "timings": timings([result.stats]),
     }
 

@@ -7,19 +7,28 @@ from typing import Any
 from fastapi import APIRouter
 from starlette.responses import Response
 
+from editor_api.applying import answer_change, change_in_chat
 from editor_api.errors import bad_value
 from editor_api.generation import planned
+from editor_api.infill import Infill
 from editor_api.replies import ChatShape, TextShape, reply_events, whole_reply
 from editor_api.schemas import ChatRequest, CompletionRequest, joined
-from editor_api.service import CallDep
+from editor_api.service import Call, CallDep
 from editor_api.wire import JsonResponse, streamed, whole
 
 router = APIRouter(tags=["OpenAI"])
 
 
 @router.post("/v1/chat/completions")
+@router.post("/v1/apply/chat/completions", include_in_schema=False)
 async def chat_completions(body: ChatRequest, call: CallDep) -> Response:
-    """Go on with a conversation, streamed or not."""
+    """Go on with a conversation, streamed or not. One that is nothing but Morph's tags asks for an edit."""
+    if body.forces_tool:
+        raise bad_value(
+            "tool_choice: tools are not called here, leave it out", "tool_choice", "unsupported_value"
+        )
+    if (change := change_in_chat(body)) is not None:
+        return await answer_change(body, change, call)
     messages = [{"role": item.role, "content": joined(item.content)} for item in body.messages]
     generation = await planned(
         call,
@@ -40,24 +49,19 @@ async def chat_completions(body: ChatRequest, call: CallDep) -> Response:
 @router.post("/v1/completions")
 async def completions(body: CompletionRequest, call: CallDep) -> Response:
     """Continue texts, streamed or not."""
-    if body.suffix:
-        raise bad_value("suffix: filling in the middle is not supported", "suffix", "unsupported_value")
-    if body.echo:
-        raise bad_value(
-            "echo: prompts are not repeated, put them before the answer", "echo", "unsupported_value"
-        )
     generation = await planned(
         call,
         body,
-        body.prompts,
+        _with_suffix(body),
         contents=[prompt for prompt in body.prompts if isinstance(prompt, str)],
         logprobs=body.logprobs,
-        param="prompt",
+        param="suffix" if body.suffix else "prompt",
     )
+    shape = TextShape(_echoes(body, call))
     if not body.stream:
-        return await whole(call.http, whole_reply(call, generation, body.session, TextShape()))
+        return await whole(call.http, whole_reply(call, generation, body.session, shape))
     usage = bool(body.stream_options and body.stream_options.include_usage)
-    events = reply_events(call, generation, body.session, TextShape(), include_usage=usage)
+    events = reply_events(call, generation, body.session, shape, include_usage=usage)
     return await streamed(call.http, events, call.service.settings.keepalive_seconds)
 
 
@@ -72,6 +76,31 @@ async def model(name: str, call: CallDep) -> Response:
     """Describe the model, by whichever name."""
     call.check_model(name)
     return JsonResponse(_model(call, name))
+
+
+def _with_suffix(body: CompletionRequest) -> list[str | list[int] | Infill]:
+    """Return the prompts, as gaps where a suffix is given. Raises ``ApiError``."""
+    if not body.suffix:
+        return [*body.prompts]
+    texts = [prompt for prompt in body.prompts if isinstance(prompt, str)]
+    if len(texts) < len(body.prompts):
+        raise bad_value("suffix: give the prompt as text, not as token ids", "suffix")
+    return [Infill(prefix=text, suffix=body.suffix) for text in texts]
+
+
+def _echoes(body: CompletionRequest, call: Call) -> list[str]:
+    """Return what every answer repeats. Raises ``ApiError``."""
+    if not body.echo:
+        return []
+    if body.logprobs is not None:
+        raise bad_value(
+            "echo: log-probabilities are those of the answer alone, leave one of the two out",
+            "echo",
+            "unsupported_value",
+        )
+    decode = call.service.engine.decode
+    texts = [prompt if isinstance(prompt, str) else decode(prompt) for prompt in body.prompts]
+    return [text for text in texts for _ in range(body.n or 1)]
 
 
 def _model(call: CallDep, name: str) -> dict[str, Any]:

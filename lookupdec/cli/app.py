@@ -12,6 +12,7 @@ import typer
 from lookupdec.cli.batch import batch_command
 from lookupdec.cli.compare import compare_command
 from lookupdec.cli.edit import edit_command
+from lookupdec.cli.lsp import lsp_command
 from lookupdec.cli.verify import verify_command
 from lookupdec.replay_cli import replay_command
 
@@ -26,6 +27,7 @@ app = typer.Typer(
 app.command("edit")(edit_command)
 app.command("compare")(compare_command)
 app.command("batch")(batch_command)
+app.command("lsp")(lsp_command)
 app.command("replay")(replay_command)
 app.command("verify")(verify_command)
 

@@ -16,6 +16,7 @@ from lookupdec.cli.common import (
     INCOMPLETE,
     Device,
     Dtype,
+    ExactMode,
     MaxNewTokens,
     ModelName,
     Seed,
@@ -41,6 +42,7 @@ def batch_command(  # noqa: PLR0913
     model: ModelName = None,
     dtype: Dtype = "auto",
     device: Device = "auto",
+    exact: ExactMode = "auto",
     temperature: Temperature = 0.0,
     seed: Seed = 0,
     max_new_tokens: MaxNewTokens = None,
@@ -54,7 +56,7 @@ def batch_command(  # noqa: PLR0913
     with one_line_errors(stopped="stopped: what is finished is kept, run it again to go on"):
         # Read once here for the count, and for a clear word on a file that cannot be read.
         count = sum(bool(line.strip()) for line in read_bytes(items).split(b"\n"))
-        editor = load_editor(console, model, dtype, device, templates)
+        editor = load_editor(console, model, templates, dtype=dtype, device=device, exact=exact)
         from lookupdec.edit.pipeline import edit_many
 
         with _progress_bar(console, count) as show:

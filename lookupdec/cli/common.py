@@ -29,6 +29,10 @@ ModelName = Annotated[
 ]
 Dtype = Annotated[str, typer.Option(help="auto, float32, bfloat16 or float16.")]
 Device = Annotated[str, typer.Option(help="auto, cpu, cuda or cuda:<number>.")]
+ExactMode = Annotated[
+    str,
+    typer.Option("--exact", help="Arithmetic of half-precision passes: auto, bitwise or fast."),
+]
 Temperature = Annotated[float, typer.Option(min=0.0, help="0 takes the likeliest token; above it, draws.")]
 Seed = Annotated[int | None, typer.Option(min=0, help="Makes draws repeatable.")]
 MaxNewTokens = Annotated[
@@ -58,13 +62,10 @@ class Source:
 
     @classmethod
     def read(cls, name: str, encoding: str | None) -> Source:
-        """Read a file, or standard input for "-". Raises ``FileError`` or ``InputError``."""
+        """Read a file, or standard input for "-". Raises ``FileError``."""
         path = None if name == "-" else Path(name)
         data = sys.stdin.buffer.read() if path is None else read_bytes(path)
-        document = Document.from_bytes(data, encoding=encoding, name=_name(path))
-        if not document.text.strip():
-            raise InputError(f"{_name(path)} is empty: there is nothing to edit")
-        return cls(path, document, data)
+        return cls(path, Document.from_bytes(data, encoding=encoding, name=_name(path)), data)
 
 
 @contextlib.contextmanager

@@ -13,6 +13,7 @@ from lookupdec.cli.common import (
     Device,
     Dtype,
     Encoding,
+    ExactMode,
     FileArgument,
     Instruction,
     Lines,
@@ -48,6 +49,7 @@ def compare_command(  # noqa: PLR0913
     model: ModelName = None,
     dtype: Dtype = "auto",
     device: Device = "auto",
+    exact: ExactMode = "auto",
     temperature: Temperature = 0.0,
     seed: Seed = 0,
     max_new_tokens: MaxNewTokens = None,
@@ -69,7 +71,10 @@ def compare_command(  # noqa: PLR0913
             "path": source.path,
             "split": False,
         }
-        editor = load_editor(console, model, dtype, device, templates)
+        # Both read the whole prompt: neither may start from what the other has read.
+        editor = load_editor(
+            console, model, templates, dtype=dtype, device=device, exact=exact, prefix_bytes=0
+        )
         settings = generation_settings(temperature, seed, max_new_tokens)
         result, comparison = _compare(editor, console, request, settings)
         print_warnings(console, result)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.console import Console
@@ -15,6 +15,7 @@ from lookupdec.cli.common import (
     Device,
     Dtype,
     Encoding,
+    ExactMode,
     FileArgument,
     Instruction,
     Lines,
@@ -49,8 +50,12 @@ def edit_command(  # noqa: PLR0913
     lines: Lines = None,
     as_json: AsJson = False,
     split: Annotated[
-        bool, typer.Option("--split", help="Edit a file that is longer than the model's context in parts.")
-    ] = False,
+        bool,
+        typer.Option(
+            "--split/--no-split",
+            help="Edit a file that is longer than the model's context in parts, or refuse it.",
+        ),
+    ] = True,
     plain: Annotated[bool, typer.Option("--plain", help="Decode without drafting.")] = False,
     allow_incomplete: Annotated[
         bool, typer.Option("--allow-incomplete", help="Use an answer that is cut or leaves text out, too.")
@@ -58,6 +63,7 @@ def edit_command(  # noqa: PLR0913
     model: ModelName = None,
     dtype: Dtype = "auto",
     device: Device = "auto",
+    exact: ExactMode = "auto",
     temperature: Temperature = 0.0,
     seed: Seed = None,
     max_new_tokens: MaxNewTokens = None,
@@ -74,7 +80,7 @@ def edit_command(  # noqa: PLR0913
         source = Source.read(file, encoding)
         check_instruction(instruction)
         line_range = parse_lines(lines, source.document.text)
-        editor = load_editor(console, model, dtype, device, templates)
+        editor = load_editor(console, model, templates, dtype=dtype, device=device, exact=exact)
         with stream_view(console, editor.engine.decode) as view:
             result = editor.edit(
                 source.document.text,
@@ -93,6 +99,8 @@ def edit_command(  # noqa: PLR0913
             write_atomically(target, new_data, expected=source.data if in_place else None)
         if console.is_terminal:
             console.print(progress_line(result.stats, result.stats.seconds))
+        if result.parts > 1:
+            console.print(f"the file is longer than the model's context: edited in {result.parts} parts")
         print_warnings(console, result)
         if as_json:
             typer.echo(json.dumps(result_as_json(result, editor.engine.name, source.name)))
@@ -104,14 +112,12 @@ def edit_command(  # noqa: PLR0913
         raise typer.Exit(INCOMPLETE)
 
 
-def load_editor(
-    console: Console, model: str | None, dtype: str, device: str, templates: Path | None
-) -> Editor:
-    """Load what edits; importing it takes a while, too."""
+def load_editor(console: Console, model: str | None, templates: Path | None, **options: Any) -> Editor:
+    """Load what edits, with the options of ``Editor.load``; importing it takes a while, too."""
     with waiting(console, "loading the model") as progress:
         from lookupdec.edit.editor import Editor
 
-        return Editor.load(model, dtype=dtype, device=device, templates=templates, progress=progress)
+        return Editor.load(model, templates=templates, progress=progress, **options)
 
 
 def _target(file: str, *, in_place: bool, output: Path | None) -> Path | None:

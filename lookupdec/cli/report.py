@@ -61,6 +61,7 @@ def result_as_json(result: EditResult, model: str, path: str) -> dict[str, Any]:
         "edits": [edit.as_lsp() for edit in result.edits],
         "diff": result.diff,
         "base_sha256": result.base_sha256,
+        "parts": result.parts,
         "usage": asdict(result.usage),
         "stats": stats_as_json(result.stats),
     }

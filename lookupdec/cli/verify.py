@@ -9,6 +9,7 @@ from dataclasses import asdict
 from importlib.metadata import version
 from math import isfinite
 from pathlib import Path
+from time import monotonic
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -17,7 +18,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table
 
-from lookupdec.cli.common import AsJson, Device, Dtype, ModelName, error_console, one_line_errors
+from lookupdec.cli.common import AsJson, Device, Dtype, ExactMode, ModelName, error_console, one_line_errors
 from lookupdec.cli.report import stats_as_json
 from lookupdec.cli.show import waiting
 from lookupdec.cli.verify_prompts import read_prompts
@@ -28,13 +29,14 @@ if TYPE_CHECKING:
     from lookupdec.hf.proof import Run
 
 FAULT = 1
+_SECONDS_A_LINE = 15.0
 
 
 def verify_command(  # noqa: PLR0913
     model: ModelName = None,
     dtype: Dtype = "auto",
     device: Device = "auto",
-    exact: Annotated[str, typer.Option(help="Arithmetic of the passes: auto, bitwise or fast.")] = "auto",
+    exact: ExactMode = "auto",
     prompts: Annotated[
         Path | None, typer.Option(help="JSON Lines: messages, a prompt, or an instruction and an input.")
     ] = None,
@@ -88,7 +90,7 @@ def _for_model(prompt: str | list[dict[str, Any]], model: LanguageModel) -> str 
 @contextmanager
 def _progress_bar(console: Console, count: int) -> Iterator[Callable[[Sequence[Run]], None]]:
     if not console.is_terminal:
-        yield lambda _runs: None
+        yield _Lines(console, count)
         return
     found = TextColumn("{task.fields[found]}")
     with Progress(BarColumn(), MofNCompleteColumn(), found, TimeRemainingColumn(), console=console) as bar:
@@ -99,6 +101,21 @@ def _progress_bar(console: Console, count: int) -> Iterator[Callable[[Sequence[R
             bar.update(task, completed=len(runs), found=f"{identical} of {len(runs)} identical")
 
         yield show
+
+
+class _Lines:
+    """Progress where there is no terminal: a line now and then."""
+
+    def __init__(self, console: Console, count: int) -> None:
+        self._console = console
+        self._count = count
+        self._told = monotonic()
+
+    def __call__(self, runs: Sequence[Run]) -> None:
+        if monotonic() - self._told >= _SECONDS_A_LINE:
+            self._told = monotonic()
+            done = f"{len(runs)} of {self._count} runs, {_count(runs, 'identical')} identical"
+            self._console.print(done, markup=False)
 
 
 def _count(runs: Sequence[Run], verdict: str) -> int:

@@ -2,7 +2,9 @@
 
 from lookupdec.edit.diff import Position, TextEdit, apply_edits, text_edits, unified_diff
 from lookupdec.edit.editor import Editor
+from lookupdec.edit.forms import other_forms
 from lookupdec.edit.pipeline import edit_many
+from lookupdec.edit.prompts import plain_prompt
 from lookupdec.edit.results import EditResult, Summary, Usage
 from lookupdec.edit.textio import Document, read_document
 
@@ -16,6 +18,8 @@ __all__ = [
     "Usage",
     "apply_edits",
     "edit_many",
+    "other_forms",
+    "plain_prompt",
     "read_document",
     "text_edits",
     "unified_diff",

@@ -10,36 +10,30 @@ import re
 from dataclasses import dataclass, field
 
 from lookupdec.edit.fences import CodeBlock, code_blocks, fence_at
+from lookupdec.edit.placeholders import is_marker, is_placeholder
 
-_THINK = re.compile(r"\s*<(think|thinking|reasoning)>(.*?)(</\1>\s*|\Z)", re.DOTALL)
+# Up to the last line's end behind it: the first line of the text keeps its indentation.
+_THINK = re.compile(r"\s*<(think|thinking|reasoning)>(.*?)(</\1>(?:\s*\n|[ \t]*)|\Z)", re.DOTALL)
+_THOUGHT = re.compile(r"(?:(?!<think).)*?^\s*</(think|thinking|reasoning)>\s*\n", re.DOTALL | re.MULTILINE)
 
+_WRAPPER = re.compile(
+    r"\s*<(source|code|text|file|document|content|output|answer|result|response|edited|updated|rewritten)>"
+    r"[ \t]*\n(.*?)\n?</\1>\s*",
+    re.DOTALL | re.IGNORECASE,
+)
 _PREAMBLE = re.compile(
     r"(sure|certainly|of course|okay|ok|here|below|this is|the (edited|updated|rewritten|revised|new))"
     r"\b.*:\s*",
     re.IGNORECASE,
 )
 
-_MARKED = re.compile(r"\s*(?:--|[/#*!;%<{(\['\"\\.\u2026]|rem\b)(?:\s*rem\b)?", re.IGNORECASE)
-_MARKS = " \t/#*!;%<>{}()[]'\"\\.\u2026,:-"
-_DOTS = re.compile(r"\.\.\.|\u2026")
-
-_FILLERS = frozenset(
-    re.findall(
-        r"\w+",
-        """
-        rest remainder remaining remains remain existing previous original unchanged unmodified other same
-        stays stay kept keep omitted continues continue snip truncated no change changes exactly brevity
-        code line lines text content contents section sections function functions method methods class classes
-        file imports implementation document paragraph paragraphs body logic
-        here above below before is are of the this as in and with your for goes go to
-        """,
-    )
+# A line that announces an edit, and is no text for lack of one: enough where a blank line follows.
+_ANNOUNCEMENT = re.compile(
+    r"((sure|certainly|of course|okay|ok)\b.*|(here|below|this)( is|'s|\u2019s) (the|your|a)\b.*)"
+    r"\b(edited|updated|rewritten|revised|modified|corrected|changed|new) "
+    r"(text|version|code|file|document|function|content|paragraph|part)\b.*:\s*",
+    re.IGNORECASE,
 )
-_TELLING = re.compile(
-    r"\b(rest of|remains?|remaining|unchanged|unmodified|omitted|brevity|same as|stays? the same|truncated|"
-    r"snip|existing code)\b"
-)
-_TELLING_AMONG_DOTS = re.compile(r"\b(rest|existing|previous|original|other|continues?|same|no changes?)\b")
 
 _BIG_DELETION_LINES = 20
 
@@ -66,23 +60,76 @@ class _Reading:
         self.complete = False
         self.warnings.append(warning)
 
+    def leave_out(self, line: str, where: str = "around") -> None:
+        self.warnings.append(f"left out what the model wrote {where} the text: {line.strip()[:60]!r}")
+
+    def answer(self) -> Answer:
+        return Answer(self.text, self.complete, tuple(self.warnings))
+
 
 def read_answer(raw: str, original: str, *, finish_reason: str = "stop") -> Answer:
     """Return the new text that ``raw`` gives for ``original``, both with LF line endings.
 
-    ``finish_reason`` is "stop" where the model ended its answer itself.
+    ``finish_reason`` is "stop" where the model ended its answer itself. A text without any word is taken for
+    what was asked only where the model closed an empty code block around it.
     """
+    if finish_reason == "stop" and raw == original:
+        return Answer(original, complete=True)
+    reading = _begun(raw, original, finish_reason)
+    _unwrap_tags(reading)
+    is_emptied = _unwrap(reading)
+    _fit_ends(reading)
+    if reading.complete and original.strip() and not (reading.text.strip() or is_emptied):
+        reading.doubt("the answer is empty")
+    _find_placeholders(reading)
+    _note_deletions(reading)
+    return reading.answer()
+
+
+def read_new_text(raw: str, *, language: str | None = None, finish_reason: str = "stop") -> Answer:
+    """Return the text that ``raw`` gives where there was none before, with a final newline.
+
+    Code blocks are content in Markdown; in other languages (names from ``languages``) one holds the text. In
+    doubt the answer is not complete.
+    """
+    reading = _begun(raw, "", finish_reason)
+    _unwrap_tags(reading)
+    _unwrap_new(reading, language)
+    if reading.complete and not reading.text.strip():
+        reading.doubt("the answer is empty")
+    _find_placeholders(reading)
+    reading.text = reading.text.strip("\n") + "\n" if reading.text.strip("\n") else ""
+    return reading.answer()
+
+
+def end_of_answer(raw: str, original: str) -> int | None:
+    """Return where an answer under way is over: behind the code block around the whole text; None while it goes on.
+
+    For texts in which code blocks are no content. Whatever a model adds behind such a block is left out by
+    ``read_answer``, so it need not be written. The block counts once it has the original's last line.
+    """
+    lines = raw.split("\n")[:-1]
+    old_lines = original.split("\n")
+    blocks = code_blocks(lines) if _fences(old_lines) == 0 else []
+    if not blocks or blocks[0].end is None:
+        return None
+    body, before, _ = _around(blocks[0], lines)
+    last_line = next((line for line in reversed(old_lines) if line.strip()), None)
+    if (
+        last_line not in body
+        or not _is_remark([], body, old_lines)
+        or not (not before or _is_preamble(before))
+    ):
+        return None
+    return sum(len(line) + 1 for line in lines[: blocks[0].end + 1])
+
+
+def _begun(raw: str, original: str, finish_reason: str) -> _Reading:
     reading = _Reading(raw, original)
     if finish_reason != "stop":
         reading.doubt(_CUT.get(finish_reason, f"the answer was cut ({finish_reason})"))
     _drop_thinking(reading)
-    _unwrap(reading)
-    _fit_ends(reading)
-    if reading.complete and original.strip() and not reading.text.strip():
-        reading.doubt("the answer is empty")
-    _find_placeholders(reading)
-    _note_deletions(reading)
-    return Answer(reading.text, reading.complete, tuple(reading.warnings))
+    return reading
 
 
 _CUT = {"length": "the answer was cut: it reached the limit of new tokens"}
@@ -94,29 +141,80 @@ def read_summary(raw: str) -> str:
 
 
 def _drop_thinking(reading: _Reading) -> None:
-    match = _THINK.match(reading.text)
-    if match is None or f"<{match[1]}>" in reading.original:
+    # Some chat templates open the block themselves: the answer holds its end alone.
+    match = _THINK.match(reading.text) or _THOUGHT.match(reading.text)
+    if match is None or re.search(f"</?{match[1]}>", reading.original):
         return
-    if not match[3] and reading.complete:
+    if not match[0].lstrip().startswith("<"):
+        reading.warnings.append("left out the model's thinking, of which the answer held the end alone")
+    if f"</{match[1]}>" not in match[0] and reading.complete:
         reading.doubt("the answer ended before the model had finished thinking")
     reading.text = reading.text[match.end() :]
 
 
-def _unwrap(reading: _Reading) -> None:
-    """Take the text out of a fence that the model put around its answer."""
+def _unwrap(reading: _Reading) -> bool:
+    """Take the text out of a fence that the model put around its answer.
+
+    True where that is closed and empty, and there is nothing else: the model means that no text is left.
+    """
     lines = reading.text.split("\n")
     old_lines = reading.original.split("\n")
     block = _outer_block(lines, old_lines)
     if block is None:
         _drop_preamble(reading, lines, old_lines)
-        return
-    end = len(lines) if block.end is None else block.end
-    body = lines[block.start + 1 : end]
-    outside = [line for line in lines[: block.start] + lines[end + 1 :] if line.strip()]
+        return False
+    body, before, after = _around(block, lines)
+    outside = before + after
+    is_empty = not any(line.strip() for line in body)
     if outside and not _is_remark(outside, body, old_lines):
-        return
+        if set(outside) & set(old_lines) or not (is_empty or _is_preamble(before)):
+            return False
+        if is_empty or after:
+            reading.doubt(f"the model wrote more than the text: {outside[0].strip()[:60]!r}")
+            return False
     if outside:
-        reading.warnings.append(f"left out what the model wrote around the text: {outside[0].strip()[:60]!r}")
+        reading.leave_out(outside[0])
+    _take_out(reading, block, body)
+    if is_empty and not outside and block.end is not None:
+        reading.text = ""
+        return True
+    return False
+
+
+def _unwrap_tags(reading: _Reading) -> None:
+    """Take the text out of a pair of tags such as <source>, where the original has no tags at all."""
+    match = _WRAPPER.fullmatch(reading.text)
+    if match is not None and not re.search(r"</?\w+>", reading.original + match[2]):
+        reading.text = match[2] + "\n"
+
+
+def _unwrap_new(reading: _Reading, language: str | None) -> None:
+    """Take a new text out of a fence around it; nothing of an original tells the fence from content."""
+    lines = reading.text.split("\n")
+    block = _outer_block(lines, [])
+    if block is None:
+        _drop_preamble(reading, lines, [])
+        if language not in (None, "markdown") and code_blocks(lines):
+            reading.doubt("the answer holds several code blocks, and not one text")
+        return
+    body, before, after = _around(block, lines)
+    if before and not _is_preamble(before) or after:
+        if language in (None, "markdown"):
+            return
+        reading.leave_out((before + after)[0])
+    elif before:
+        reading.leave_out(before[0])
+    _take_out(reading, block, body)
+
+
+def _around(block: CodeBlock, lines: list[str]) -> tuple[list[str], list[str], list[str]]:
+    """Return the lines in a block, and those before and after it that are not blank."""
+    end = len(lines) if block.end is None else block.end
+    before = [line for line in lines[: block.start] if line.strip()]
+    return lines[block.start + 1 : end], before, [line for line in lines[end + 1 :] if line.strip()]
+
+
+def _take_out(reading: _Reading, block: CodeBlock, body: list[str]) -> None:
     if block.end is None:
         if reading.complete:
             reading.warnings.append("the model did not close the code block of its answer")
@@ -125,8 +223,14 @@ def _unwrap(reading: _Reading) -> None:
         reading.text = "".join(line + "\n" for line in body)
 
 
+def _is_preamble(lines: list[str]) -> bool:
+    return len(lines) == 1 and _PREAMBLE.fullmatch(lines[0]) is not None
+
+
 def _outer_block(lines: list[str], old_lines: list[str]) -> CodeBlock | None:
     """Find the block that may hold the whole answer; None where its fences are the text's own."""
+    if (longer := _longer_block(lines, old_lines)) is not None:
+        return longer
     blocks = code_blocks(lines)
     if not blocks or _is_own_fence(lines, blocks[0].start, old_lines):
         return None
@@ -134,6 +238,8 @@ def _outer_block(lines: list[str], old_lines: list[str]) -> CodeBlock | None:
     last = max(number for number, line in enumerate(lines) if line.strip())
     last_fence = fence_at(lines[last])
     closes_at_last = last > first.start and last_fence is not None and last_fence.closes(first.opening)
+    if first.end is None and not closes_at_last and lines[first.start] in old_lines:
+        return None
     if len(blocks) == 1:
         return CodeBlock(first.opening, first.start, last) if closes_at_last and first.end is None else first
     # Inner fences without an info string look like the end of the outer one. Where the original has fences,
@@ -143,6 +249,31 @@ def _outer_block(lines: list[str], old_lines: list[str]) -> CodeBlock | None:
     if closes_at_last and paired and _fences(old_lines):
         return CodeBlock(first.opening, first.start, last)
     return None
+
+
+def _longer_block(lines: list[str], old_lines: list[str]) -> CodeBlock | None:
+    """Find a block from the first line to the last whose fence is longer than all in it and in the original.
+
+    Fences of the other kind do not count, unless the original begins with one: that may have been changed.
+    """
+    full = [number for number, line in enumerate(lines) if line.strip()]
+    if len(full) < 2:
+        return None
+    opening, closing = fence_at(lines[full[0]]), fence_at(lines[full[-1]])
+    if opening is None or closing is None or not closing.closes(opening):
+        return None
+    begins_with_fence = fence_at(_first_full(old_lines)) is not None
+    for line in (*lines[full[0] + 1 : full[-1]], *old_lines):
+        other = fence_at(line)
+        if other is None or not (begins_with_fence or other.char == opening.char):
+            continue
+        if other.length >= opening.length:
+            return None
+    return CodeBlock(opening, full[0], full[-1])
+
+
+def _first_full(lines: list[str]) -> str:
+    return next((line for line in lines if line.strip(" \t")), "")
 
 
 def _fences(lines: list[str]) -> int:
@@ -155,9 +286,11 @@ def _is_own_fence(lines: list[str], start: int, old_lines: list[str]) -> bool:
     pairs = zip(old_lines, old_lines[1:], strict=False)
     if following and (lines[start], following[0]) in set(pairs):
         return True
-    first_old = next((line for line in old_lines if line.strip()), "")
-    doubled = bool(following) and fence_at(following[0]) is not None
-    return fence_at(first_old) is not None and not doubled
+    first_old = _first_full(old_lines)
+    opening, inner = fence_at(lines[start]), fence_at(following[0]) if following else None
+    if opening is not None and inner is not None and inner.closes(opening):
+        return lines[start] == first_old
+    return fence_at(first_old) is not None and inner is None
 
 
 def _is_remark(outside: list[str], body: list[str], old_lines: list[str]) -> bool:
@@ -174,8 +307,9 @@ def _drop_preamble(reading: _Reading, lines: list[str], old_lines: list[str]) ->
         return
     start = next((number for number, line in enumerate(lines) if number and line.strip()), len(lines))
     first_old = next((line for line in old_lines if line.strip()), None)
-    if start < len(lines) and lines[start] == first_old:
-        reading.warnings.append(f"left out what the model wrote before the text: {lines[0].strip()[:60]!r}")
+    is_announced = _ANNOUNCEMENT.fullmatch(lines[0]) is not None and not lines[1].strip()
+    if start < len(lines) and (is_announced or lines[start] == first_old):
+        reading.leave_out(lines[0], "before")
         reading.text = "\n".join(lines[start:])
 
 
@@ -210,27 +344,15 @@ def _newlines_around(text: str) -> tuple[int, int]:
 def _find_placeholders(reading: _Reading) -> None:
     old_lines = {line.strip() for line in reading.original.split("\n")}
     for line in reading.text.split("\n"):
-        if line.strip() not in old_lines and is_placeholder(line):
-            reading.doubt(f"the model left text out: {line.strip()[:60]!r} stands for it")
+        said = line.strip()[:60]
+        if line.strip() in old_lines:
+            continue
+        if is_placeholder(line):
+            reading.doubt(f"the model left text out: {said!r} stands for it")
             return
-
-
-def is_placeholder(line: str) -> bool:
-    """Whether a whole line stands for text left out: a comment in any style, or a bracketed remark.
-
-    Dots alone, or nothing but words of that kind with a telling one among them: a comment that says more than
-    "the rest is unchanged" is content.
-    """
-    mark = _MARKED.match(line)
-    if mark is None:
-        return False
-    dots = _DOTS.search(line) is not None
-    remark = line[mark.end() :].strip(_MARKS).lower()
-    if not remark:
-        return dots and not line.strip().startswith(("...", "\u2026"))
-    if not all(word in _FILLERS for word in re.findall(r"[^\W_]+", remark)):
-        return False
-    return bool(_TELLING.search(remark) or (dots and _TELLING_AMONG_DOTS.search(remark)))
+        if is_marker(line):
+            reading.doubt(f"the answer holds a marker of a prompt: {said!r}")
+            return
 
 
 def _note_deletions(reading: _Reading) -> None:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from lookupdec.edit.align import Block, align
-from lookupdec.edit.textio import split_lines
+from lookupdec.edit.textio import split_lines, whole_lines
 from lookupdec.errors import InputError
 
 PositionEncoding = Literal["utf-8", "utf-16", "utf-32"]
@@ -71,8 +71,8 @@ def text_edits(old: str, new: str, *, position_encoding: PositionEncoding = "utf
 
     One edit for each run of changed lines, cut down to the characters that differ. CRLF is never split.
     """
-    old_lines = [content + ending for content, ending in split_lines(old)]
-    new_lines = [content + ending for content, ending in split_lines(new)]
+    old_lines = whole_lines(old)
+    new_lines = whole_lines(new)
     positions = _Positions(old, position_encoding)
     old_starts = [0, *itertools.accumulate(map(len, old_lines))]
     new_starts = [0, *itertools.accumulate(map(len, new_lines))]

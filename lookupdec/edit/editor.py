@@ -7,19 +7,25 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from lookupdec.edit.answers import Answer, read_answer, read_summary
+from lookupdec.edit.answers import Answer, end_of_answer, read_answer, read_new_text, read_summary
 from lookupdec.edit.diff import PositionEncoding, text_edits, unified_diff
-from lookupdec.edit.engine import Chunk, Engine, ModelEngine
+from lookupdec.edit.echo import without_echo
+from lookupdec.edit.engine import DEFAULT_PREFIX_BYTES, Chunk, Engine, ModelEngine
+from lookupdec.edit.forms import other_forms
 from lookupdec.edit.indent import reindented, retabbed
+from lookupdec.edit.languages import language_of
 from lookupdec.edit.plan import Planner, Question
-from lookupdec.edit.prompts import EditPrompt, Task, Templates, check_instruction, is_markdown
-from lookupdec.edit.region import Region, without_echo
+from lookupdec.edit.prompts import EditPrompt, Task, Templates, check_instruction
+from lookupdec.edit.region import Region
 from lookupdec.edit.results import EditResult, Summary, total, usage_of
 from lookupdec.edit.textio import Document
 from lookupdec.errors import InputError
 from lookupdec.stats import Stats
+
+if TYPE_CHECKING:
+    from lookupdec.hf.models import Exact
 
 OnToken = Callable[[Chunk], object]
 """Called with every chunk of an answer as it arrives; what it raises ends the generation."""
@@ -43,7 +49,7 @@ class _Request:
     reference: str | None = None
     namespace: str | None = None
     split: bool = True
-    markdown: bool = True
+    syntax: str | None = "markdown"
     plain: bool = False
     allow_incomplete: bool = False
     on_token: OnToken | None = None
@@ -57,14 +63,11 @@ class _Reply:
     raw: str
     finish_reason: str
     stats: Stats
-
-    @property
-    def answer(self) -> Answer:
-        return read_answer(self.raw, self.question.original, finish_reason=self.finish_reason)
+    answer: Answer
 
 
 class Editor:
-    """Edits texts with one model. Keeps nothing from one request to the next."""
+    """Edits texts with one model. What outlives a request is kept by its engine."""
 
     def __init__(self, engine: Engine, *, templates: Templates | None = None) -> None:
         self.engine = engine
@@ -77,16 +80,21 @@ class Editor:
         *,
         dtype: str = "auto",
         device: str = "auto",
+        exact: Exact = "auto",
         templates: Path | None = None,
+        prefix_bytes: int = DEFAULT_PREFIX_BYTES,
         progress: Callable[[str, int, int], None] | None = None,
     ) -> Editor:
         """Load a model to edit with: a hub id, a folder or a GGUF file; None is the default model.
 
-        ``templates`` is a folder with prompts to use instead of the built-in ones. ``progress`` is told how far
-        passes for a GPU are prepared. Raises ``ModelError``.
+        ``dtype``, ``device``, ``exact`` and ``progress`` are those of ``lookupdec.hf.load``. ``templates`` is a folder
+        with prompts to use instead of the built-in ones. ``prefix_bytes`` is the budget for what recent prompts had
+        the model compute: the next instruction on the same text starts from there. Raises ``ModelError``.
         """
         read = Templates.load(templates)
-        engine = ModelEngine.load(model, dtype=dtype, device=device, progress=progress)
+        engine = ModelEngine.load(
+            model, dtype=dtype, device=device, exact=exact, prefix_bytes=prefix_bytes, progress=progress
+        )
         return cls(engine, templates=read)
 
     def edit(  # noqa: PLR0913
@@ -109,6 +117,8 @@ class Editor:
         **settings: Any,
     ) -> EditResult:
         """Change ``text`` as ``instruction`` says, and keep the rest of it to the byte.
+
+        Where there is no text, or only blank lines, one is written.
 
         Parameters
         ----------
@@ -141,15 +151,18 @@ class Editor:
         InputError
             The request cannot be carried out as given; ``ContextFullError`` where the text is too long.
         """
+        region, syntax = _region(text, lines, selection), language_of(language, path)
+        is_new = region.is_whole and not text.strip()
+        named = language or (syntax or "text" if is_new else "")
         request = _Request(
-            task="whole",
-            region=_region(text, lines, selection),
-            prompt=EditPrompt(check_instruction(instruction), language=language or "", context=context),
+            task="create" if is_new else "whole",
+            region=region,
+            prompt=EditPrompt(check_instruction(instruction), language=named, context=context),
             settings=settings,
             reference=None if prediction is None else _shown(prediction),
             namespace=namespace,
             split=split,
-            markdown=is_markdown(language, path),
+            syntax=syntax,
             plain=plain,
             allow_incomplete=allow_incomplete,
             on_token=on_token,
@@ -175,7 +188,7 @@ class Editor:
         """
         request = _Request(
             task="rewrite",
-            region=_region(document),
+            region=_region(_with_words(document)),
             prompt=EditPrompt(check_instruction(instruction), context=context),
             settings=settings,
             plain=plain,
@@ -200,17 +213,17 @@ class Editor:
         """
         request = _Request(
             task="summarize",
-            region=_region(document),
+            region=_region(_with_words(document)),
             prompt=EditPrompt(check_instruction(STYLES.get(style, style))),
             settings=settings,
             plain=plain,
             on_token=on_token,
         )
-        replies = list(self._ask(request))
+        replies = list(self._ask(request, self._questions(request)))
         summary, stats, complete = _joined(replies), [reply.stats for reply in replies], _all_ended(replies)
         while len(replies) > 1 and len(summary) < len(request.region.text):
             request = replace(request, region=_region(summary))
-            replies = list(self._ask(request))
+            replies = list(self._ask(request, self._questions(request)))
             summary, complete = _joined(replies), complete and _all_ended(replies)
             stats += [reply.stats for reply in replies]
         cost = total(stats)
@@ -222,7 +235,8 @@ class Editor:
     ) -> EditResult:
         """Put the answers in the place of what they replace."""
         region, text = request.region, request.region.text
-        replies = list(self._ask(request))
+        questions = self._questions(request)
+        replies = list(self._ask(request, questions))
         answers = [reply.answer for reply in replies]
         complete = all(answer.complete for answer in answers)
         new_text = text
@@ -241,19 +255,22 @@ class Editor:
             usage=usage_of(cost),
             stats=cost,
             answer="".join(reply.raw for reply in replies),
+            parts=len(questions),
         )
 
-    def _ask(self, request: _Request) -> Iterator[_Reply]:
-        """Ask all that a request takes; an answer that nothing can be done with is the last one."""
+    def _questions(self, request: _Request) -> list[Question]:
         self.engine.check(request.settings)
         planner = Planner(self.engine, self.templates, request.settings.get("max_new_tokens"))
-        questions = planner.questions(
+        return planner.questions(
             request.task,
             request.region,
             request.prompt,
             may_split=request.split,
-            markdown=request.markdown,
+            language=request.syntax,
         )
+
+    def _ask(self, request: _Request, questions: Sequence[Question]) -> Iterator[_Reply]:
+        """Ask in turn; an answer that nothing can be done with is the last one."""
         for question in questions:
             reply = self._answer(question, request)
             yield reply
@@ -261,12 +278,15 @@ class Editor:
                 return
 
     def _answer(self, question: Question, request: _Request) -> _Reply:
-        reference = question.original if request.reference is None else request.reference
+        expected = question.original if request.reference is None else request.reference
         parts: list[str] = []
         last: Chunk | None = None
+        end: int | None = None
+        # Elsewhere a code block may be content.
+        ends_with_block = request.task in ("whole", "part") and request.syntax not in (None, "markdown")
         chunks = self.engine.stream(
             question.messages,
-            reference,
+            (expected, *other_forms(expected, request.prompt.instruction)),
             request.settings,
             plain=request.plain,
             namespace=request.namespace,
@@ -276,15 +296,24 @@ class Editor:
                 parts.append(last.text)
                 if request.on_token is not None:
                     request.on_token(last)
+                if ends_with_block and "\n" in last.text:
+                    end = end_of_answer("".join(parts), question.original)
+                    if end is not None:
+                        break
         assert last is not None, "an engine yields at least one chunk"
-        return _Reply(question, "".join(parts), last.finish_reason or "stop", last.stats)
+        raw, reason = "".join(parts)[:end], "stop" if end is not None else last.finish_reason or "stop"
+        return _Reply(question, raw, reason, last.stats, _read(raw, reason, question, request))
+
+
+def _read(raw: str, finish_reason: str, question: Question, request: _Request) -> Answer:
+    if request.task == "create":
+        return read_new_text(raw, language=request.syntax, finish_reason=finish_reason)
+    return read_answer(raw, question.original, finish_reason=finish_reason)
 
 
 def _region(
     text: str, lines: tuple[int, int] | None = None, selection: tuple[int, int] | None = None
 ) -> Region:
-    if not text.strip():
-        raise InputError("the text is empty: there is nothing to edit")
     try:
         text.encode()
     except UnicodeEncodeError as error:
@@ -293,9 +322,15 @@ def _region(
         raise InputError("give either lines or a selection, not both")
     if lines is not None:
         return Region.of_lines(text, lines)
-    if selection is not None:
+    if selection is not None and text.strip():
         return Region.of_selection(text, selection)
     return Region.whole(text)
+
+
+def _with_words(document: str) -> str:
+    if not document.strip():
+        raise InputError("the text is empty: there is nothing to work on")
+    return document
 
 
 def _fitted(reply: _Reply) -> str:
@@ -303,8 +338,13 @@ def _fitted(reply: _Reply) -> str:
     region, old = reply.question.region, reply.question.original
     new = retabbed(reply.answer.text, old)
     if not region.is_whole:
+        stripped = without_echo(new, region)
+        if not new.startswith(
+            stripped
+        ):  # the answer began with neighbours, whose indentation is not the piece's
+            new = stripped
         # The indentation first: a dedented last line can look like the line after the piece.
-        new = without_echo(reindented(new, old), region)
+        new = without_echo(reindented(new, old, line_before=region.line_before), region)
     return region.replacement(new)
 
 

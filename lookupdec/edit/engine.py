@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 from lookupdec.decode import Drafter, PlainDrafter
-from lookupdec.edit.prompts import Messages
+from lookupdec.edit.prompts import Messages, plain_prompt
 from lookupdec.errors import ModelError
 from lookupdec.stats import Stats, Step
 
 if TYPE_CHECKING:
     from lookupdec.cache import RollingCache
-    from lookupdec.hf import LanguageModel
+    from lookupdec.hf import LanguageModel, PrefixCache
+    from lookupdec.hf.models import Exact
+
+DEFAULT_PREFIX_BYTES = 512 << 20
 
 
 class Chunk(Protocol):
@@ -79,7 +81,7 @@ class Engine(Protocol):
     def stream(
         self,
         messages: Messages,
-        reference: str,
+        reference: str | Sequence[str],
         settings: Mapping[str, Any],
         *,
         plain: bool = False,
@@ -87,17 +89,22 @@ class Engine(Protocol):
     ) -> Generator[Chunk, None, None]:
         """Answer, a chunk per pass.
 
-        ``reference`` is expected to come back, and so are earlier answers in the same ``namespace``, None for
-        none of them; ``plain`` drafts nothing.
+        ``reference`` is expected to come back (of several texts one of them, the first most likely), and so are
+        earlier answers in the same ``namespace``, None for none of them; ``plain`` drafts nothing.
         """
         ...
 
 
 @dataclass(slots=True)
 class ModelEngine:
-    """A transformers model as an engine. Earlier answers are kept for requests that name a namespace."""
+    """A transformers model as an engine.
+
+    Earlier answers are kept for requests that name a namespace. ``prefixes`` are the kept beginnings of
+    prompts: a second instruction on one text does not read the text again. None reads every prompt whole.
+    """
 
     model: LanguageModel
+    prefixes: PrefixCache | None = None
     _past: RollingCache | None = None
 
     @classmethod
@@ -107,17 +114,23 @@ class ModelEngine:
         *,
         dtype: str = "auto",
         device: str = "auto",
+        exact: Exact = "auto",
+        prefix_bytes: int = DEFAULT_PREFIX_BYTES,
         progress: Callable[[str, int, int], None] | None = None,
     ) -> ModelEngine:
-        """Load a model; see ``lookupdec.hf.load``. Raises ``ModelError``."""
+        """Load a model; see ``lookupdec.hf.load``. Raises ``ModelError``.
+
+        ``prefix_bytes`` is the budget for kept prefixes; 0 keeps none.
+        """
         try:
-            from lookupdec.hf import load
+            from lookupdec.hf import PrefixCache, load
         except ModuleNotFoundError as error:
             if error.name not in ("torch", "transformers"):
                 raise
             raise ModelError(f"models need {error.name}: pip install 'lookupdec[hf]'") from error
 
-        return cls(load(model, dtype=dtype, device=device, progress=progress))
+        prefixes = PrefixCache(prefix_bytes) if prefix_bytes else None
+        return cls(load(model, dtype=dtype, device=device, exact=exact, progress=progress), prefixes)
 
     @property
     def name(self) -> str:
@@ -159,7 +172,7 @@ class ModelEngine:
     def stream(
         self,
         messages: Messages,
-        reference: str,
+        reference: str | Sequence[str],
         settings: Mapping[str, Any],
         *,
         plain: bool = False,
@@ -179,6 +192,7 @@ class ModelEngine:
             drafter=PlainDrafter() if plain else self._drafter(namespace),
             reference=None if plain else reference,
             namespace=namespace,
+            prefixes=self.prefixes,
         )
 
     def _drafter(self, namespace: str | None) -> Drafter | None:
@@ -192,11 +206,16 @@ class ModelEngine:
             self._past = RollingCache()
         return CopyDrafter(cache=self._past, cost=self.model.cost)
 
+    def remember(self, text: str, namespace: str) -> None:
+        """Draft from this text, too, in requests that name the namespace: an answer of an earlier run."""
+        from lookupdec.cache import RollingCache
+
+        if self._past is None:
+            self._past = RollingCache()
+        self._past.add(self.model.encode_text(text), namespace=namespace)
+
     def _prompt(self, messages: Messages) -> tuple[Messages | str, str]:
         """Return the prompt, and the string that ends the answer where no end-of-text token will."""
         if self.model.tokenizer.chat_template:
             return messages, ""
-        # A base model continues text: the prompt opens a code block, and the answer ends where it closes.
-        content = "\n\n".join(message["content"] for message in messages)
-        fence = max(re.findall("`{3,}", content), key=len, default="```")
-        return f"{content}\n\nThe result:\n\n{fence}\n", f"\n{fence}"
+        return plain_prompt(messages)

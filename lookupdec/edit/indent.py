@@ -5,32 +5,63 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from lookupdec.edit.textio import split_lines
+from lookupdec.edit.textio import whole_lines
+
+_OPENERS = (":", "{", "(", "[")
+"""What ends a line before a deeper one."""
 
 
-def reindented(new: str, old: str) -> str:
+def reindented(new: str, old: str, *, line_before: str = "") -> str:
     """Give an answer the leading indentation of the piece back, where the model dropped it.
 
     Either the first line lost its own, or every line lost what all lines of the piece share. An answer that
-    is the piece itself, moved as a whole, is what was asked for and stays.
+    is the piece itself, moved as a whole, is what was asked for and stays. ``line_before`` is what stands
+    before the piece in its first line: where that is indentation, the first line is to go without it.
     """
-    indent = _common_indent(old)
-    if not indent:
+    lead = line_before if not line_before.strip() else ""
+    if new == old or line_before.strip() or (lead and old[:1] in (" ", "\t")):
         return new
-    new_lines, old_lines = _shown_lines(new), _shown_lines(old)
+    if lead and new.startswith(lead):
+        return new[len(lead) :]
+    indent, old_lines, new_lines = _common_indent(lead + old), whole_lines(lead + old), whole_lines(new)
+    first = _first_full(new_lines)
+    if not indent or first == len(new_lines) or new_lines[first].startswith(indent):
+        return new
     shifted = [indent + line if line.strip() else line for line in new_lines]
-    known = set(old_lines)
-    if shifted != old_lines and _count_in(known, shifted) > _count_in(known, new_lines):
-        return "".join(shifted)
-    if new_lines and old_lines and new_lines[0] == old_lines[0].lstrip(" \t") != old_lines[0]:
-        rest = new_lines[1:]
-        if not rest or _common_indent("".join(rest)):
-            return old_lines[0] + "".join(rest)
-    return new
+    if shifted == old_lines:
+        return new
+    old_lines = old_lines[_first_full(old_lines) :]
+    if not _is_moved(new_lines[first:], old_lines, indent):
+        shifted = [*new_lines[:first], _first(new_lines[first], old_lines[0]), *new_lines[first + 1 :]]
+    return "".join(shifted).removeprefix(lead)
+
+
+def _first_full(lines: Sequence[str]) -> int:
+    return next((number for number, line in enumerate(lines) if line.strip()), len(lines))
+
+
+def _is_moved(new_lines: Sequence[str], old_lines: Sequence[str], indent: str) -> bool:
+    """Whether all lines lack the indentation that those of the piece share, and not the first one alone."""
+    rest = [line for line in new_lines[1:] if line.strip()]
+    old_rest = [line for line in old_lines[1:] if line.strip()]
+    if not all(line.startswith(indent) for line in rest) or not rest:
+        return True
+    if new_lines[0].rstrip().endswith(_OPENERS):
+        return len(_indent_of(rest[0])) <= len(_indent_of(old_lines[0]))
+    return bool(old_rest) and _indent_of(old_rest[0]) == indent + _indent_of(rest[0])
+
+
+def _first(line: str, old_line: str) -> str:
+    """Indent the first line as the piece's first line is, where it has no indentation."""
+    return line if line[:1] in (" ", "\t") else _indent_of(old_line) + line
+
+
+def _indent_of(line: str) -> str:
+    return line[: len(line) - len(line.lstrip(" \t"))]
 
 
 def _common_indent(text: str) -> str:
-    indents = [line[: len(line) - len(line.lstrip(" \t"))] for line in text.split("\n") if line.strip()]
+    indents = [_indent_of(line) for line in text.split("\n") if line.strip()]
     if not indents:
         return ""
     shortest, longest = min(indents), max(indents)
@@ -38,10 +69,6 @@ def _common_indent(text: str) -> str:
         if char != longest[index : index + 1]:
             return shortest[:index]
     return shortest
-
-
-def _count_in(known: set[str], lines: Sequence[str]) -> int:
-    return sum(line in known for line in lines if line.strip())
 
 
 def retabbed(new: str, old: str) -> str:
@@ -55,7 +82,7 @@ def retabbed(new: str, old: str) -> str:
     if not new_indents or any(set(indent) != {" "} for indent in new_indents):
         return new
     width = math.gcd(*map(len, new_indents))
-    lines = [_with_tabs(line, width) for line in _shown_lines(new)]
+    lines = [_with_tabs(line, width) for line in whole_lines(new)]
     return new if width == 1 or _stripped(new) == _stripped(old) else "".join(lines)
 
 
@@ -67,12 +94,8 @@ def _with_tabs(line: str, width: int) -> str:
 def _indents(text: str) -> list[str]:
     """The indentation of every line that has some."""
     lines = [line for line in text.split("\n") if line.strip() and line[0] in " \t"]
-    return [line[: len(line) - len(line.lstrip(" \t"))] for line in lines]
+    return [_indent_of(line) for line in lines]
 
 
 def _stripped(text: str) -> list[str]:
     return [line.lstrip(" \t") for line in text.split("\n")]
-
-
-def _shown_lines(shown: str) -> list[str]:
-    return [content + ending for content, ending in split_lines(shown)]

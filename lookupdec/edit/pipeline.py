@@ -10,10 +10,11 @@ import contextlib
 import hashlib
 import json
 import os
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, Any, Protocol, runtime_checkable
 
 from lookupdec.edit.editor import Editor
 from lookupdec.edit.results import EditResult, total
@@ -24,6 +25,8 @@ Record = dict[str, Any]
 """One result, as it stands in the file."""
 
 _TEXT_FIELDS = ("text", "input")
+_REMEMBERED_CHARACTERS = 4_000_000
+"""About what a rolling cache holds."""
 _OPTIONS = ("lines", "selection", "language", "path", "context", "prediction")
 
 
@@ -47,6 +50,40 @@ class Progress:
             self.stats = total([self.stats, stats])
 
 
+@runtime_checkable
+class _Remembers(Protocol):
+    """An engine that drafts from texts it is told."""
+
+    def remember(self, text: str, namespace: str) -> None:
+        """Draft from this text, too, in requests that name the namespace."""
+
+
+@dataclass(slots=True)
+class _Past:
+    """The results of earlier runs in one namespace, the newest as far as they can be of use."""
+
+    namespace: str | None
+    texts: deque[str] = field(default_factory=deque)
+    size: int = 0
+
+    def add(self, record: Record) -> None:
+        """Keep a result for ``remind``, where it is an answer and of this namespace."""
+        text = record.get("answer", record.get("text"))
+        if record.get("namespace") != self.namespace or not isinstance(text, str):
+            return
+        self.texts.append(text)
+        self.size += len(text)
+        while self.size > _REMEMBERED_CHARACTERS and len(self.texts) > 1:
+            self.size -= len(self.texts.popleft())
+
+    def remind(self, engine: object) -> None:
+        """Tell an engine what was kept; does nothing when called again."""
+        if self.namespace is not None and isinstance(engine, _Remembers):
+            for text in self.texts:
+                engine.remember(text, self.namespace)
+        self.texts.clear()
+
+
 def edit_many(
     editor: Editor,
     items: Iterable[Mapping[str, Any]] | Path,
@@ -66,10 +103,10 @@ def edit_many(
 
     Results that ``output`` holds already are not made again. They must be those of the same items and
     settings, or ``FileError`` is raised, as it is where another run is writing the file. Earlier answers help
-    to draft later ones, within ``namespace``.
+    to draft later ones, within ``namespace``; those of earlier runs, too.
     """
     common = {"instruction": instruction, "model": editor.engine.name, "settings": settings}
-    progress = Progress()
+    progress, past = Progress(), _Past(namespace)
     with _opened(output) as file:
         earlier = _records(file, output)
         for index, item in enumerate(_read(items)):
@@ -77,14 +114,18 @@ def edit_many(
             record = next(earlier, None)
             stats = None
             if record is None:
+                past.remind(editor.engine)
                 record, stats = _edit(editor, item, instruction, namespace, settings)
-                record = {"index": index, "id": item.get("id"), "item_sha256": digest, **record}
+                place = {"index": index, "id": item.get("id"), "item_sha256": digest, "namespace": namespace}
+                record = place | record
                 _append(file, record)
             elif record.get("item_sha256") != digest:
                 raise FileError(
                     f"line {index + 1} of {output} is the result of another item or other settings: "
                     "name a new file"
                 )
+            else:
+                past.add(record)
             progress.add(record, stats)
             if on_item is not None:
                 on_item(progress)
@@ -117,6 +158,8 @@ def _checked(item: Mapping[str, Any], instruction: str | None) -> tuple[str, str
         raise InputError('the item has no text: give it as "text"')
     if not isinstance(own_instruction, str):
         raise InputError('the item has no instruction: give it as "instruction", or one for all items')
+    if not text.strip():
+        raise InputError("the text is empty: there is nothing to edit")
     options = {name: item[name] for name in _OPTIONS if item.get(name) is not None}
     for name in ("lines", "selection"):
         if name in options:
@@ -137,7 +180,9 @@ def _pair(name: str, value: object) -> tuple[int, int]:
 
 
 def _as_record(result: EditResult) -> Record:
-    return {
+    # The text of an answer that is not complete is the original: what the model wrote is kept beside it.
+    answer = {} if result.complete else {"answer": result.answer}
+    return answer | {
         "text": result.text,
         "changed": result.changed,
         "complete": result.complete,

@@ -9,7 +9,7 @@ from lookupdec.edit.engine import Engine
 from lookupdec.edit.prompts import EditPrompt, Messages, Task, Templates
 from lookupdec.edit.region import Region
 from lookupdec.edit.split import split
-from lookupdec.edit.textio import Document, split_lines
+from lookupdec.edit.textio import Document, whole_lines
 from lookupdec.errors import ContextFullError
 
 
@@ -35,7 +35,7 @@ class Planner:
     longest_answer: int | None = None
 
     def questions(
-        self, task: Task, region: Region, prompt: EditPrompt, *, may_split: bool, markdown: bool
+        self, task: Task, region: Region, prompt: EditPrompt, *, may_split: bool, language: str | None = None
     ) -> list[Question]:
         """Return what to ask, in the order of the text. Raises ``ContextFullError`` with the numbers."""
         whole = self._question(task, region, prompt, Document(region.text).shown)
@@ -53,11 +53,11 @@ class Planner:
                 f"the instruction leaves no room for a text in the {context} tokens that {self.engine.name} "
                 "holds: shorten it, and what is given along with it"
             )
-        original = region.text[region.start : region.end]
-        spans = split(original, self.engine.count_text, limit, markdown=markdown)
-        if len(spans) > 1 and not may_split:
+        within = (region.start, region.end)
+        spans = split(region.text, self.engine.count_text, limit, language=language, within=within)
+        if not spans or (len(spans) > 1 and not may_split):
             raise self._does_not_fit(whole, piece, context)
-        return [self._part(task, part, prompt, room) for part in region.parts(spans)]
+        return [self._part(task, Region(region.text, *span), prompt, room) for span in spans]
 
     def _question(self, task: Task, region: Region, prompt: EditPrompt, around: str) -> Question:
         if task != "whole" or region.is_whole:
@@ -85,14 +85,14 @@ class Planner:
         return ContextFullError(
             f"the text does not fit: the prompt has {prompt} tokens and the answer needs about {piece} more, "
             f"but {self.engine.name} holds {context}: about {fits} tokens of text fit, edit some lines of it "
-            "only (--lines), or let it be split (--split)"
+            "only (--lines), or let it be split"
         )
 
 
 def window(region: Region, budget: int, measure: Callable[[str], int]) -> str:
     """Return a piece with as many whole lines around it as measure ``budget``, half of that on each side."""
-    before = _within([c + e for c, e in split_lines(region.before)][::-1], budget // 2, measure)[::-1]
-    after = _within([c + e for c, e in split_lines(region.after)], budget // 2, measure)
+    before = _within(whole_lines(region.before)[::-1], budget // 2, measure)[::-1]
+    after = _within(whole_lines(region.after), budget // 2, measure)
     return "".join([*before, region.document.shown, *after])
 
 

@@ -6,12 +6,13 @@ prefix. Templates are files that a user can replace.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from importlib import resources
 from pathlib import Path
 from string import Template
-from typing import Literal
+from typing import Literal, get_args
 
 from lookupdec.edit.fences import fence_around
 from lookupdec.errors import FileError, InputError
@@ -19,10 +20,11 @@ from lookupdec.errors import FileError, InputError
 Messages = list[dict[str, str]]
 """Chat messages: ``role`` and ``content``."""
 
-Task = Literal["whole", "part", "rewrite", "summarize"]
-"""What is asked, each by its template: to edit a text, or a part of it, to rewrite it, to summarise it."""
+Task = Literal["whole", "part", "create", "rewrite", "summarize"]
+"""What is asked, each by its template: to edit a text, or a part of it, to write one where there is none, to
+rewrite it, to summarise it."""
 
-_TASKS: tuple[Task, ...] = ("whole", "part", "rewrite", "summarize")
+_TASKS: tuple[Task, ...] = get_args(Task)
 _FIELDS = frozenset({"context", "fence", "language", "text", "part", "instruction"})
 
 
@@ -71,10 +73,22 @@ class Templates:
         return [*system, {"role": "user", "content": asked}]
 
 
-def is_markdown(language: str | None, path: str | Path | None) -> bool:
-    """Whether a text is Markdown, by its language or by the name of its file."""
-    name = language or ("" if path is None else Path(path).suffix.removeprefix("."))
-    return name.lower() in ("markdown", "md", "mdx")
+def plain_prompt(messages: Sequence[Mapping[str, str]]) -> tuple[str, str]:
+    """Return messages as a text for a model without chat template, and the string that ends its answer.
+
+    Such a model continues text: the prompt opens a code block, and the answer ends where it closes. Where the
+    last message is the assistant's, the answer continues it.
+    """
+    asked = messages
+    begun = ""
+    if messages and messages[-1]["role"] == "assistant":
+        asked, begun = messages[:-1], messages[-1]["content"]
+    content = "\n\n".join(message["content"] for message in asked)
+    opened = re.match("(`{3,})[^`\n]*\n", begun)
+    if opened:
+        return f"{content}\n\nThe result:\n\n{begun}", f"\n{opened[1]}"
+    fence = max(re.findall("`{3,}", content + "\n" + begun), key=len, default="```")
+    return f"{content}\n\nThe result:\n\n{fence}\n{begun}", f"\n{fence}"
 
 
 def check_instruction(instruction: str) -> str:
@@ -105,7 +119,8 @@ def _check(name: str, text: str) -> None:
     found = set(template.get_identifiers())
     if unknown := found - _FIELDS:
         raise FileError(f"the template {name}.txt asks for ${unknown.pop()}, which is not known")
-    if missing := {"instruction", "part" if name == "part" else "text"} - found:
+    needed = {"instruction"} if name == "create" else {"instruction", "part" if name == "part" else "text"}
+    if missing := needed - found:
         raise FileError(f"the template {name}.txt lacks ${missing.pop()}")
 
 

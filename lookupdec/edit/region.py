@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import re
 from dataclasses import dataclass
 
 from lookupdec.edit.textio import Document, split_lines
@@ -60,10 +60,6 @@ class Region:
         """The number of the line it begins in, counted from 1."""
         return len(split_lines(self.text[: self.start] + "x"))
 
-    def parts(self, spans: Sequence[tuple[int, int]]) -> list[Region]:
-        """Return the pieces of this piece; spans count from its start."""
-        return [Region(self.text, self.start + start, self.start + end) for start, end in spans]
-
     @property
     def before(self) -> str:
         """What stands before the piece, with LF line endings."""
@@ -73,6 +69,18 @@ class Region:
     def after(self) -> str:
         """What stands after the piece, with LF line endings."""
         return Document(self.text[self.end :]).shown
+
+    @property
+    def line_before(self) -> str:
+        """What stands before the piece in its own line."""
+        return re.split("[\r\n]", self.text[: self.start])[-1]
+
+    @property
+    def line_after(self) -> str:
+        """What stands after the piece in its own line; "" where the piece ends with that."""
+        if self.text[self.start : self.end].endswith(("\r", "\n")):
+            return ""
+        return re.split("[\r\n]", self.text[self.end :], maxsplit=1)[0]
 
     def replacement(self, new_shown: str) -> str:
         """Return what takes the piece's place, with its own line endings; ``new_shown`` has LF ones."""
@@ -92,37 +100,6 @@ class Region:
         if new.endswith("\r") and self.text.startswith("\n", self.end):
             new = new if self.text[: self.end].endswith("\r") else new[:-1] + "\n"
         return new
-
-
-def without_echo(new: str, region: Region) -> str:
-    """Drop neighbours of a piece that a model repeated around its answer.
-
-    Only whole lines, and only where the piece itself neither begins nor ends like that.
-    """
-    old, before, after = (_contents(text) for text in (region.document.shown, region.before, region.after))
-    lines = _shown_lines(new)
-    contents = _contents(new)
-    head = _echo(contents, before, old)
-    tail = _echo(contents[head:][::-1], after[::-1], old[::-1])
-    return "".join(lines[head : len(lines) - tail])
-
-
-def _echo(lines: Sequence[str], neighbours: Sequence[str], old_lines: Sequence[str]) -> int:
-    """Return how many of the first ``lines`` repeat the last ``neighbours``."""
-    for count in range(min(len(lines) - 1, len(neighbours)), 0, -1):
-        echoed = list(lines[:count])
-        says_something = any(line.strip() for line in echoed)
-        if says_something and echoed == list(neighbours[-count:]) and echoed[:1] != list(old_lines[:1]):
-            return count
-    return 0
-
-
-def _shown_lines(shown: str) -> list[str]:
-    return [content + ending for content, ending in split_lines(shown)]
-
-
-def _contents(shown: str) -> list[str]:
-    return [content for content, _ in split_lines(shown)]
 
 
 def _line_around(text: str, offset: int) -> Region:

@@ -25,6 +25,7 @@ class EditResult:
     ``text`` is the new text, ``edits`` and ``diff`` lead to it from the original. An answer that is not
     ``complete`` changes nothing unless that was allowed: ``text`` is the original, and ``warnings`` say why.
     ``answer`` is what the model wrote, word for word. ``base_sha256`` is the hash of the original as UTF-8.
+    ``parts`` is how many pieces the text was cut into because it is longer than the model's context.
     """
 
     text: str
@@ -37,6 +38,7 @@ class EditResult:
     usage: Usage
     stats: Stats
     answer: str
+    parts: int = 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +54,7 @@ class Summary:
 
 def usage_of(stats: Stats) -> Usage:
     """Return the token counts."""
-    return Usage(stats.prompt_tokens, stats.tokens)
+    return Usage(stats.prompt_tokens, stats.tokens, stats.cached_tokens)
 
 
 def total(all_stats: Iterable[Stats]) -> Stats:
@@ -60,6 +62,7 @@ def total(all_stats: Iterable[Stats]) -> Stats:
     result = Stats()
     for stats in all_stats:
         result.prompt_tokens += stats.prompt_tokens
+        result.cached_tokens += stats.cached_tokens
         result.tokens += stats.tokens
         result.passes += stats.passes
         result.drafted += stats.drafted

@@ -30,6 +30,16 @@ def split_lines(text: str) -> list[tuple[str, str]]:
     return [(match[1], match[2]) for match in _LINE.finditer(text) if match[0]]
 
 
+def whole_lines(text: str) -> list[str]:
+    """Return the lines with their endings; together they are the text."""
+    return [content + ending for content, ending in split_lines(text)]
+
+
+def line_contents(text: str) -> list[str]:
+    """Return the lines without their endings."""
+    return [content for content, _ in split_lines(text)]
+
+
 @dataclass(frozen=True)
 class Document:
     """A text and how it is stored: its encoding, its byte order mark and every line's own ending."""

@@ -5,12 +5,14 @@ from lookupdec.hf.generate import Chunk, Generation, generate, stream
 from lookupdec.hf.logprobs import TokenLogprob
 from lookupdec.hf.many import generate_many
 from lookupdec.hf.models import LanguageModel, load
+from lookupdec.hf.prefixes import PrefixCache
 from lookupdec.hf.settings import Settings
 
 __all__ = [
     "Chunk",
     "Generation",
     "LanguageModel",
+    "PrefixCache",
     "Settings",
     "TokenLogprob",
     "custom_generate",

@@ -16,7 +16,7 @@ from lookupdec.errors import InputError
 from lookupdec.hf.generate import stream
 from lookupdec.hf.models import LanguageModel
 from lookupdec.hf.settings import Settings
-from lookupdec.ids import Ids
+from lookupdec.ids import Ids, Reference
 from lookupdec.policy import CostModel
 
 WIDTHS = (1, 8, 32, 128)
@@ -108,7 +108,7 @@ class _EachWidth:
         self.sources: Sequence[str] = ()
 
     def begin(
-        self, prompt: Ids, *, reference: Ids | slice | None = None, namespace: str | None = None
+        self, prompt: Ids, *, reference: Ids | slice | Reference | None = None, namespace: str | None = None
     ) -> None:
         """Do nothing."""
 

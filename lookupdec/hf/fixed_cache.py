@@ -12,6 +12,8 @@ from typing import Any
 import torch
 from transformers.cache_utils import Cache, CacheLayerMixin
 
+from lookupdec.hf.prefixes import States
+
 
 class WritePlace:
     """Where all layers write in the next pass, and how many keys attention sees.
@@ -82,10 +84,20 @@ class FixedCache(Cache):  # type: ignore[misc, unused-ignore]
                 layer.keys[:, :, :count].zero_()
                 layer.values[:, :, :count].zero_()
 
-    def states(self, start: int, count: int) -> list[torch.Tensor]:
+    def restore(self, states: States) -> None:
+        """Write keys and values, layer by layer, from position 0."""
+        for layer, (keys, values) in zip(self.layers, states, strict=True):
+            if not layer.is_initialized:
+                layer.lazy_initialization(keys, values)
+            layer.keys[:, :, : keys.shape[2]] = keys
+            layer.values[:, :, : values.shape[2]] = values
+
+    def states(self, start: int, count: int) -> States:
         """Return copies of the keys and values of ``count`` positions from ``start``, layer by layer."""
         return [
-            states[:, :, start : start + count].clone()
+            (
+                layer.keys[:, :, start : start + count].clone(),
+                layer.values[:, :, start : start + count].clone(),
+            )
             for layer in self.layers
-            for states in (layer.keys, layer.values)
         ]

@@ -4,8 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+import torch
+
+from lookupdec.hf import fixed_width
 from lookupdec.hf.choose import Chooser, sent
 from lookupdec.hf.fixed_width import Lane, Outcome, answer_of
+from lookupdec.hf.prefixes import States
 from lookupdec.ids import Ids
 
 
@@ -22,14 +26,41 @@ class FixedTarget:
         self._chooser = chooser
         self._prefill_chunk = prefill_chunk
         self._position = 0  # of the next id to read
+        self._first_logits: torch.Tensor | None = None
+
+    def resume(self, states: States) -> None:
+        """Start from the states of the prompt's beginning, which is not read again."""
+        self._lane.clear()
+        self._lane.restore(states)
+        self._position = states[0][0].shape[2] if states else 0
+
+    def states(self) -> States:
+        """Return copies of what the cache holds now: the cache itself goes to the next request."""
+        return self._lane.cache.states(0, self._position)
 
     def start(self, prompt: Ids) -> int:
         """Read the prompt in chunks and return the first choice."""
+        for _ in self.prefill(prompt):
+            pass
+        assert self._first_logits is not None
+        return next(self._chooser.choices(self._first_logits))
+
+    def prefill(self, prompt: Ids) -> Iterator[None]:
+        """Read the prompt, pausing between its chunks; ``start`` then has nothing left to read."""
+        if self._first_logits is not None:
+            return
+        if not self._position:
+            self._lane.clear()
         ids = sent([int(token) for token in prompt], self._lane.device)
-        self._lane.clear()
-        logits = self._lane.prefill(ids, chunk=self._prefill_chunk)
-        self._position = len(ids)
-        return next(self._chooser.choices(logits))
+        chunk = self._prefill_chunk or fixed_width.PREFILL_CHUNK
+        while True:
+            end = min(self._position + chunk, len(ids))
+            logits = self._lane.read(ids[self._position : end], self._position)
+            self._position = end
+            if end == len(ids):
+                break
+            yield
+        self._first_logits = logits
 
     def step(self, ids: Sequence[int]) -> Iterator[int]:
         """Read ``ids``, in one pass where one is wide enough, and give the choice after each."""

@@ -20,6 +20,7 @@ import torch
 from transformers import PreTrainedModel
 
 from lookupdec.hf.fixed_cache import FixedCache
+from lookupdec.hf.prefixes import States
 
 WIDTHS = (1, 2, 4, 8, 16, 32, 64, 128)
 """Tokens of a pass, the one before the draft included."""
@@ -183,19 +184,19 @@ class Lane:
         self._written = 0
 
     @torch.no_grad()
-    def prefill(self, ids: torch.Tensor, *, chunk: int | None = None) -> torch.Tensor:
-        """Read a prompt, [count] int64 on the device, from position 0; return its last logits, [1, vocabulary]."""
-        count, step = len(ids), chunk or PREFILL_CHUNK
-        logits = None
-        for start in range(0, count, step):
-            end = min(start + step, count)
-            columns = self.forward.columns[: self.keys_for(end)]
-            logits = self.forward.logits(
-                ids[start:end], self.forward.columns[start:end], columns, last_only=True
-            )
-        self._written = count
-        assert logits is not None
-        return logits
+    def restore(self, states: States) -> None:
+        """Put in what an earlier request had read, from position 0."""
+        if states:
+            self.cache.restore(states)
+            self._written = states[0][0].shape[2]
+
+    @torch.no_grad()
+    def read(self, ids: torch.Tensor, position: int) -> torch.Tensor:
+        """Read a part of a prompt, [count] int64 on the device; return its last logits, [1, vocabulary]."""
+        end = position + len(ids)
+        columns = self.forward.columns
+        self._written = end
+        return self.forward.logits(ids, columns[position:end], columns[: self.keys_for(end)], last_only=True)
 
     @torch.no_grad()
     def run(self, position: int, ids: Sequence[int]) -> Outcome:

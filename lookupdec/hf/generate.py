@@ -7,7 +7,7 @@ same thing.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from time import monotonic
@@ -29,10 +29,12 @@ from lookupdec.hf.choose import Chooser, CountPenalty
 from lookupdec.hf.logprobs import LogprobRecord, TokenLogprob
 from lookupdec.hf.models import LanguageModel, Prompt
 from lookupdec.hf.passes import target_for
+from lookupdec.hf.prefill import KeptPrefix
+from lookupdec.hf.prefixes import PrefixCache
 from lookupdec.hf.settings import Settings
 from lookupdec.hf.target import check_model
 from lookupdec.hf.text import TextStream
-from lookupdec.ids import Ids
+from lookupdec.ids import Ids, Reference
 from lookupdec.stats import Stats, Step
 
 FinishReason = Literal["stop", "length", "deadline"]
@@ -92,11 +94,22 @@ def generate(
     settings: Settings = _DEFAULTS,
     *,
     drafter: Drafter | None = None,
-    reference: str | Ids | slice | None = None,
+    reference: str | Sequence[str] | Ids | slice | None = None,
     namespace: str | None = None,
+    prefixes: PrefixCache | None = None,
 ) -> Generation:
     """Generate the whole output; see ``stream``, which this joins."""
-    chunks = list(stream(model, prompt, settings, drafter=drafter, reference=reference, namespace=namespace))
+    chunks = list(
+        stream(
+            model,
+            prompt,
+            settings,
+            drafter=drafter,
+            reference=reference,
+            namespace=namespace,
+            prefixes=prefixes,
+        )
+    )
     last = chunks[-1]
     assert last.finish_reason is not None
     return Generation(
@@ -115,18 +128,23 @@ def stream(
     settings: Settings = _DEFAULTS,
     *,
     drafter: Drafter | None = None,
-    reference: str | Ids | slice | None = None,
+    reference: str | Sequence[str] | Ids | slice | None = None,
     namespace: str | None = None,
+    prefixes: PrefixCache | None = None,
 ) -> Generator[Chunk, None, None]:
     """Generate and yield a ``Chunk`` per forward pass; the last one has the finish reason.
 
     A chunk has as many tokens as the pass confirmed; who wants one event a token finds the text of each in
-    its ``pieces``.
+    its ``pieces``. Where the settings have the prompt read in chunks, an empty one comes after each but the
+    last.
 
     ``drafter`` is a fresh ``CopyDrafter`` where none is given; ``PlainDrafter()`` decodes plainly. A
     drafter serves one request at a time, so give every thread its own. ``reference`` is text expected to
-    come back: text, ids, or a span of the prompt's ids. What is wrong with the request is raised here,
-    before the first chunk is asked for. A consumer that stops early leaves nothing running.
+    come back: text, ids, or a span of the prompt's ids; of several texts the first, or one of the others in its
+    place. ``prefixes`` saves reading what an earlier request of
+    the same ``namespace`` has read, and keeps what this one reads; a model with bitwise passes does without,
+    since it must read prompts as plain decoding does. What is wrong with the request is raised here, before the
+    first chunk is asked for. A consumer that stops early leaves nothing running.
 
     Raises ``ContextFullError``, ``InputError`` or ``UnsupportedCacheError``.
     """
@@ -143,20 +161,23 @@ def stream(
         recorder=ending.logprobs,
     )
     target = target_for(model, prepared, chooser, limit=limit)
-    if isinstance(reference, str):
-        reference = model.encode_text(reference)
+    expected = _reference(model, reference)
+
+    kept = KeptPrefix(prefixes if model.may_resume else None, target, ids, namespace or "")
 
     def steps(stats: Stats) -> Generator[Step, None, None]:
-        return decode(
+        yield from kept.prefill(stats)
+        passes = decode(
             target,
             CopyDrafter(cost=model.cost) if drafter is None else drafter,
             ids,
             limit=limit,
             is_last=ending.is_last,
             stats=stats,
-            reference=reference,
+            reference=expected,
             namespace=namespace,
         )
+        yield from kept.follow(passes)
 
     return _chunks(steps, ending, limit)
 
@@ -167,7 +188,7 @@ class _Ending:
     def __init__(self, model: LanguageModel, settings: Settings, config: GenerationConfig) -> None:
         self.reason: FinishReason | None = None
         self.logprobs = None if settings.logprobs is None else LogprobRecord(settings.logprobs)
-        self._text = TextStream(model.tokenizer, settings.stop_strings)
+        self._text = TextStream(model.tokenizer, (*settings.stop_strings, *_own_stop_strings(model)))
         self._pieces: list[str] = []
         self._is_eos = stops_at(eos_ids(config))
         self._seconds = settings.deadline
@@ -182,10 +203,15 @@ class _Ending:
         # An end-of-text token is no text, whichever token was declared to be one.
         if self._is_eos(token) or self._text.push(token):
             self.reason = "stop"
-        elif self._seconds is not None and monotonic() >= self._ends_at:
-            self.reason = "deadline"
+        else:
+            self.check_time()
         self._pieces.append(self._text.take(final=self.reason is not None))
         return self.reason is not None
+
+    def check_time(self) -> None:
+        """End the output where its time is over before there is a token."""
+        if self._seconds is not None and monotonic() >= self._ends_at:
+            self.reason = "deadline"
 
     def chunk(self, step: Step, stats: Stats, *, is_full: bool) -> Chunk:
         """Return the chunk of the tokens since the last one; ``is_full`` where there is no room for more."""
@@ -204,7 +230,30 @@ def _chunks(
     ending.begin()
     with closing(steps(stats)) as passes:
         for step in passes:
-            yield ending.chunk(step, stats, is_full=stats.tokens >= limit)
+            if not step.tokens:
+                ending.check_time()
+            chunk = ending.chunk(step, stats, is_full=stats.tokens >= limit)
+            yield chunk
+            if chunk.finish_reason is not None:
+                return
+
+
+def _own_stop_strings(model: LanguageModel) -> tuple[str, ...]:
+    # `generate` of transformers is not told of them: it would want the tokenizer.
+    own = getattr(model.model.generation_config, "stop_strings", None) or ()
+    return (own,) if isinstance(own, str) else tuple(own)
+
+
+def _reference(
+    model: LanguageModel, reference: str | Sequence[str] | Ids | slice | None
+) -> Ids | slice | Reference | None:
+    texts: list[str] = [reference] if isinstance(reference, str) else []
+    if isinstance(reference, Sequence) and not isinstance(reference, str):
+        texts = [item for item in reference if isinstance(item, str)]
+    if not texts:
+        return reference  # type: ignore[return-value]
+    first, *others = map(model.encode_text, texts)
+    return Reference(first, others)
 
 
 def _seeded_generator(device: torch.device, seed: int | None) -> torch.Generator:

@@ -79,6 +79,11 @@ class LanguageModel:
         return replace(self, watch=CostWatch(measure_cost(replace(self, watch=None))))
 
     @property
+    def may_resume(self) -> bool:
+        """Whether a prompt may be read on from where an earlier request stopped, which rounds differently."""
+        return not self.is_bitwise and (self.passes is None or not self.passes.one_width)
+
+    @property
     def device(self) -> torch.device:
         """Where the model runs."""
         return torch.device(self.model.device)

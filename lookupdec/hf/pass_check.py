@@ -23,7 +23,8 @@ def static_difference(model: PreTrainedModel, lane: Lane) -> str:
     try:
         expected = read_with_cache(model, ids[None].to(lane.device), None)[0][0, PROMPT_TOKENS - 1 :]
         lane.clear()
-        found = [lane.prefill(prompt.to(lane.device), chunk=PROMPT_TOKENS - 3)]
+        lane.read(prompt[:9].to(lane.device), 0)
+        found = [lane.read(prompt[9:].to(lane.device), 9)]
         wide = min(3, lane.widths[-1])
         lane.run(PROMPT_TOKENS, ([int(rest[0])] + [0] * 2)[:wide])
         position = 0
@@ -64,7 +65,7 @@ def draft_dependence(lane: Lane) -> str:
 def _read(lane: Lane, prompt: torch.Tensor, pieces: list[list[int]]) -> list[torch.Tensor]:
     """Return the logits, keys and values of the tried tokens, read in pieces of which each is cut to what is right."""
     lane.clear()
-    lane.prefill(prompt)
+    lane.read(prompt, 0)
     done, logits = 0, []
     for number, piece in enumerate(pieces):
         piece = piece[: lane.widths[-1]]
@@ -72,7 +73,8 @@ def _read(lane: Lane, prompt: torch.Tensor, pieces: list[list[int]]) -> list[tor
         count = TRIED_TOKENS // 2 if is_cut else len(piece)
         logits.append(lane.run(PROMPT_TOKENS + done, piece).logits[:count].clone())
         done += count
-    return [torch.cat(logits), *lane.cache.states(PROMPT_TOKENS, TRIED_TOKENS)]
+    states = lane.cache.states(PROMPT_TOKENS, TRIED_TOKENS)
+    return [torch.cat(logits), *(tensor for pair in states for tensor in pair)]
 
 
 def _some_ids(model: Any) -> torch.Tensor:

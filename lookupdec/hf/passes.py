@@ -22,11 +22,11 @@ from lookupdec.hf.choose import Chooser
 from lookupdec.hf.fixed_target import FixedTarget
 from lookupdec.hf.fixed_width import CACHE_NAMES, WIDTHS, Lane, Progress, parameters_of
 from lookupdec.hf.pass_check import draft_dependence, static_difference
+from lookupdec.hf.prefill import ResumableTarget
 from lookupdec.hf.target import ModelTarget, check_model
 from lookupdec.hf.watch import WatchedTarget, WidthWatch
 
 if TYPE_CHECKING:
-    from lookupdec.decode import Target
     from lookupdec.hf.generate import Prepared
     from lookupdec.hf.models import LanguageModel
 
@@ -130,7 +130,7 @@ class FixedPasses:
     def _another_lane(self) -> Lane:
         self._room_that_fits(self.room)
         lane = self._new_lane()
-        lane.prefill(lane.forward.columns[:1])  # allocates: not while it is recorded
+        lane.read(lane.forward.columns[:1], 0)  # allocates: not while it is recorded
         self._record(lane)
         return lane
 
@@ -174,10 +174,10 @@ class FixedPasses:
             ) from error
 
 
-def target_for(model: LanguageModel, prepared: Prepared, chooser: Chooser, *, limit: int) -> Target:
+def target_for(model: LanguageModel, prepared: Prepared, chooser: Chooser, *, limit: int) -> ResumableTarget:
     """Return the target of one request: on fixed passes where the model has them and they have room."""
     passes, watch, chunk = model.passes, model.watch, prepared.config.prefill_chunk_size
-    target: Target | None = None
+    target: ResumableTarget | None = None
     if passes is not None:
         # The last token that is emitted is never read.
         needed = prepared.ids.shape[1] + limit - 1

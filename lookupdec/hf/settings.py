@@ -23,10 +23,11 @@ class Settings:
 
     ``seed`` fixes the draws of this generation alone; ``None`` takes a fresh one. ``stop`` are strings
     that end the output and are not part of its text. ``eos_token_id=()`` ends at no token. Frequency and
-    presence penalties count the generated tokens only. ``deadline`` is in seconds, prefill included; at
-    least one token comes out. ``logits_processor`` run after the model's own and before temperature and
-    the truncations, once per emitted token. ``logprobs`` asks for the log-probability of every emitted token
-    and that many of the likeliest alternatives; 0 asks for the emitted token's alone.
+    presence penalties count the generated tokens only. ``prefill_chunk_size`` is how many tokens of the prompt
+    one pass reads. ``deadline`` is in seconds, prefill included; it is looked at after every pass.
+    ``logits_processor`` run after the model's own and before temperature and the truncations, once per emitted
+    token. ``logprobs`` asks for the log-probability of every emitted token and that many of the likeliest
+    alternatives; 0 asks for the emitted token's alone.
     """
 
     max_new_tokens: int | None = None
@@ -49,6 +50,7 @@ class Settings:
     deadline: float | None = None
     logits_processor: Sequence[LogitsProcessor] = ()
     logprobs: int | None = None
+    prefill_chunk_size: int | None = None
 
     def __post_init__(self) -> None:
         _check_at_least("max_new_tokens", self.max_new_tokens, 1)
@@ -58,6 +60,7 @@ class Settings:
         _check_at_least("no_repeat_ngram_size", self.no_repeat_ngram_size, 0)
         _check_at_least("deadline", self.deadline, 0)
         _check_at_least("logprobs", self.logprobs, 0)
+        _check_at_least("prefill_chunk_size", self.prefill_chunk_size, 1)
         _check_share("top_p", self.top_p)
         _check_share("min_p", self.min_p, lowest_allowed=True)
         _check_share("typical_p", self.typical_p)
@@ -102,7 +105,7 @@ class Settings:
         }
         if self.min_new_tokens is not None:
             overrides["min_new_tokens"] = min(self.min_new_tokens, limit)
-        names = ["repetition_penalty", "no_repeat_ngram_size"]
+        names = ["repetition_penalty", "no_repeat_ngram_size", "prefill_chunk_size"]
         names += ["temperature", "top_k", "top_p", "min_p", "typical_p"] if self.samples else []
         overrides |= {name: getattr(self, name) for name in names if getattr(self, name) is not None}
         if self.bad_words_ids:

@@ -13,6 +13,7 @@ from transformers.cache_utils import Cache, DynamicLayer, DynamicSlidingWindowLa
 from lookupdec.errors import InputError, UnsupportedCacheError
 from lookupdec.hf.bitwise import one_token_arithmetic
 from lookupdec.hf.choose import Chooser
+from lookupdec.hf.prefixes import States
 from lookupdec.ids import Ids
 
 _REMEDY = "use a model with plain or sliding-window attention and a dynamic cache, or plain generate"
@@ -57,13 +58,34 @@ class ModelTarget:
         self._positions: torch.Tensor | None = inputs.get("position_ids")
         self._keeps_logits = "logits_to_keep" in inputs
         self._prefill_chunk = prefill_chunk
+        self._first_logits: torch.Tensor | None = None
+
+    def resume(self, states: States) -> None:
+        """Fill the empty cache with the states of the prompt's beginning, which is not read again."""
+        for number, (keys, values) in enumerate(states):
+            self.cache.update(keys, values, number)
+
+    def states(self) -> States:
+        """Return what the cache holds now; empty where its layers keep less than all positions."""
+        if any(type(layer) is not DynamicLayer or not layer.is_initialized for layer in self.cache.layers):
+            return ()
+        return [(layer.keys, layer.values) for layer in self.cache.layers]
 
     def start(self, prompt: Ids) -> int:
         """Read the prompt, in one pass or in the chunks asked for, and return the first choice."""
+        for _ in self.prefill(prompt):
+            pass
+        assert self._first_logits is not None
+        return next(self._chooser.choices(self._first_logits))
+
+    def prefill(self, prompt: Ids) -> Iterator[None]:
+        """Read the prompt, pausing between its chunks; ``start`` then has nothing left to read."""
+        if self._first_logits is not None:
+            return
         ids = torch.tensor([[int(token) for token in prompt]], device=self._model.device)
         already_read = self.cache.get_seq_length()
         if already_read and (self._positions is None or self._positions.shape[-1] == ids.shape[1]):
-            # The caller's cache holds the beginning of these ids.
+            # The cache holds the beginning of these ids.
             ids = ids[:, already_read:]
         mask, positions, unread = self._mask, self._positions, ids.shape[1]
         for chunk in torch.split(ids, self._prefill_chunk or unread, dim=-1):
@@ -75,8 +97,10 @@ class ModelTarget:
                 end = positions.shape[-1] - unread
                 self._positions = positions[..., end - chunk.shape[1] : end]
             logits = self._forward(chunk, rows=1, is_first=True)
+            if unread:
+                yield
         self._keep_last_position(0)
-        return next(self._chooser.choices(logits))
+        self._first_logits = logits
 
     def step(self, ids: Sequence[int]) -> Iterator[int]:
         """Read ``ids`` in one pass and give the choice after each."""

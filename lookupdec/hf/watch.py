@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import threading
 from collections import deque
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from statistics import median
 from time import perf_counter
 from typing import Protocol
 
-from lookupdec.decode import Target
 from lookupdec.errors import InputError
+from lookupdec.hf.prefill import ResumableTarget
+from lookupdec.hf.prefixes import States
 from lookupdec.ids import Ids
 from lookupdec.policy import CostModel
 
@@ -69,7 +70,7 @@ class WidthWatch:
 class WatchedTarget:
     """A target whose passes are timed, from the start of a pass until its choices are known."""
 
-    def __init__(self, target: Target, watch: Watch) -> None:
+    def __init__(self, target: ResumableTarget, watch: Watch) -> None:
         self._target = target
         self._watch = watch
         self._width, self._begun = 0, 0.0
@@ -77,6 +78,18 @@ class WatchedTarget:
     def start(self, prompt: Ids) -> int:
         """Read the prompt and return the first choice."""
         return self._target.start(prompt)
+
+    def resume(self, states: States) -> None:
+        """Start from the states of the prompt's beginning."""
+        self._target.resume(states)
+
+    def prefill(self, prompt: Ids) -> Iterator[None]:
+        """Read the prompt, pausing between its chunks."""
+        return self._target.prefill(prompt)
+
+    def states(self) -> States:
+        """Return what was read so far."""
+        return self._target.states()
 
     def step(self, ids: Sequence[int]) -> Iterable[int]:
         """Read ``ids`` and give the choice after each."""

@@ -18,6 +18,7 @@ from editor_api.engine import (
     RequestCancelled,
     State,
 )
+from editor_api.infill import Infill, InfillPrompt
 from lookupdec.errors import InputError
 from lookupdec.stats import Stats, Step
 
@@ -59,7 +60,7 @@ class FakeJob:
             self.passes += 1
             self.finished = is_last
             reason = ("length" if limit <= len(self.engine.answer) else "stop") if is_last else None
-            yield Piece(part, step, stats, reason)  # type: ignore[arg-type]
+            yield Piece(part, step, stats, reason, pieces=tuple(part))  # type: ignore[arg-type]
 
 
 @dataclass
@@ -74,6 +75,8 @@ class FakeEngine:
     context_length: int | None = 1000
     model_name: str = "fake"
     dtype: str = "float32"
+    chat_template: str | None = "{{ messages }}"
+    fills: bool = True
     jobs: list[FakeJob] = field(default_factory=list)
 
     @property
@@ -83,11 +86,21 @@ class FakeEngine:
     def encode_prompt(self, prompt: Prompt) -> list[int]:
         if isinstance(prompt, str):
             return self.encode_text(prompt)
+        if any(isinstance(item, int) and not 0 <= item < 0x110000 for item in prompt):
+            raise InputError("a prompt id lies outside of the model's vocabulary")
         return [
             code
             for item in prompt
             for code in ([item] if isinstance(item, int) else self.encode_text(str(item["content"])))
         ]
+
+    def encode_infill(self, infill: Infill) -> InfillPrompt:
+        if not self.fills:
+            raise InputError("fake has no fill-in-the-middle tokens")
+        others = "".join(f"({other.name}:{other.text})" for other in infill.others)
+        text = f"{others}<{infill.prefix}|{infill.suffix}>"
+        most = len(text) if infill.most is None else infill.most
+        return InfillPrompt(self.encode_text(text[:most]), (7,), most < len(text))
 
     def encode_text(self, text: str) -> list[int]:
         return [ord(char) for char in text]

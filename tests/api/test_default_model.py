@@ -4,17 +4,25 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from pathlib import Path
+from statistics import median
 from time import perf_counter
 from typing import Any
 
+import numpy as np
 import openai
 import pytest
 
 from editor_api.app import embedded_engine
+from editor_api.detect import text_to_edit
+from editor_api.embedded import EmbeddedEngine
 from editor_api.settings import Settings
+from lookupdec import CopyDrafter
+from lookupdec.decode import decode
 from lookupdec.hf import LanguageModel, generate, load
 from lookupdec.hf import Settings as Generation
 from tests.api.serving import Served, serving, until
+from tests.fakes import ScriptedTarget
 
 pytestmark = pytest.mark.model
 
@@ -26,6 +34,7 @@ ASKED: Any = [
     }
 ]
 TOKENS = 24
+ROOT = Path(__file__).parents[2]
 
 
 @pytest.fixture(scope="module")
@@ -98,6 +107,27 @@ def test_an_answer_in_json(sdk: openai.OpenAI) -> None:
     assert json.loads(answer.choices[0].message.content or "")["language"] in ("python", "lua")
 
 
+def test_code_inside_json_takes_fewer_passes_with_the_reference_that_is_found(model: LanguageModel) -> None:
+    """An answer as codecompanion wants it, recited: how many passes it takes with each reference."""
+    code = (ROOT / "datasets" / "demo" / "unique_digits.js").read_text().rstrip("\n")
+    asked = 'Output only valid JSON: {"code": "...", "language": "..."}'
+    contents = [asked, f"Selected:\n<code>\n```javascript\n{code}\n```\n</code>"]
+    found = text_to_edit(contents)
+    assert found is not None
+    answer = [*model.encode_text(found.replace("unique", "distinct")), 0]
+    prompt = np.array(model.encode_text("\n".join(contents)), np.int32)
+
+    def passes(reference: str) -> int:
+        ids = np.array(model.encode_text(reference), np.int32)
+        target = ScriptedTarget(answer)
+        list(
+            decode(target, CopyDrafter(), prompt, limit=5000, is_last=lambda token: token == 0, reference=ids)
+        )
+        return target.passes
+
+    assert passes(found) < 0.25 * passes(code)
+
+
 def test_an_edit(model_served: Served) -> None:
     body = {"input": CODE, "instruction": "Rename width to w.", "max_tokens": TOKENS, "path": "a.py"}
     result = model_served.client.post("/v1/edits", json=body).json()
@@ -107,3 +137,23 @@ def test_an_edit(model_served: Served) -> None:
 
 def test_models_tell_the_context(sdk: openai.OpenAI) -> None:
     assert sdk.models.list().data[0].model_extra == {"context_length": 8192, "max_model_len": 8192}
+
+
+def test_time_does_not_tell_what_another_tenant_has_read(model: LanguageModel, tmp_path: Path) -> None:
+    file = tmp_path / "keys"
+    file.write_text("alice\nbob\n")
+    engine = EmbeddedEngine(lambda: model)
+
+    def seconds(key: str, text: str) -> float:
+        served.client.headers["authorization"] = f"Bearer {key}"
+        began = perf_counter()
+        assert served.chat(text, max_tokens=1).status_code == 200
+        return perf_counter() - began
+
+    with serving(engine, api_keys_file=file) as served:
+        until(lambda: engine.capacity.state == "ready")
+        texts = [f"Chapter {number}. " + "It was a dark and stormy night. " * 80 for number in range(3)]
+        first, again, others = ([seconds(key, text) for text in texts] for key in ("alice", "alice", "bob"))
+    # Her own second question shows that a leak would be seen.
+    assert median(again) < 0.5 * median(first)
+    assert median(others) > 0.7 * median(first)

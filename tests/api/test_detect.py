@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import time
 
 import pytest
 
 from editor_api.detect import text_to_edit
 from tests.api.fakes import FakeEngine
-from tests.api.serving import serving
+from tests.api.serving import Served, serving
 
 CODE = "def f(x):\n    return x"
 OTHER = "z = 1"
@@ -64,9 +65,35 @@ def test_the_text_is_found(name: str) -> None:
     assert found.strip("\n") == CODE
 
 
-def test_a_file_added_to_an_aider_chat_is_found_with_its_path() -> None:
-    added = f"I have *added these files to the chat* so you can edit them.\n\na.py\n```\n{CODE}\n```\n"
+@pytest.mark.parametrize("trust", ["", "*Trust this message!*\nOthers may be outdated.\n\n"])
+def test_a_file_added_to_an_aider_chat_is_found_with_its_path(trust: str) -> None:
+    said = "I have *added these files to the chat* so you can edit them.\n\n"
+    added = f"{said}{trust}a.py\n```\n{CODE}\n```\n\nb.py\n```\n{OTHER}\n```\n"
     assert text_to_edit([added, "Ok.", "Add types."]) == f"a.py\n```\n{CODE}\n```\n"
+
+
+JSON_ASKED = (
+    "Return your code in valid JSON matching this schema:\n"
+    '{"required": ["code", "language"], "properties": {"code": { "type": "string" }}}'
+)
+
+
+@pytest.mark.parametrize("placement", [False, True])
+def test_code_that_comes_back_inside_json_is_drafted_as_json_writes_it(placement: bool) -> None:
+    code = 'print("é\\n")\n\treturn'
+    asked = JSON_ASKED + ('"placement": "replace" or "add"' if placement else "")
+    found = text_to_edit(
+        [asked, f"This is selected:\n<code>\n```lua\n{code}\n```\n</code>", "<prompt>Add types.</prompt>"]
+    )
+    assert found is not None
+    assert "é" in found and '\\"' in found
+    expected = {"code": code, "language": "lua"} | ({"placement": "replace"} if placement else {})
+    assert json.loads(found) == expected
+
+
+@pytest.mark.parametrize("content", ["hi", "```lua", "```lua\n```", "```lua x```"])
+def test_a_request_for_json_without_code_has_no_text_to_edit(content: str) -> None:
+    assert text_to_edit([JSON_ASKED, content]) is None
 
 
 def test_the_newest_text_counts() -> None:
@@ -103,11 +130,23 @@ def test_what_is_found_is_the_reference_unless_a_prediction_is_sent(fake: FakeEn
         served.chat(content)
         served.client.post("/v1/completions", json={"prompt": content})
         served.chat(content, prediction={"type": "content", "content": "p"})
-    assert [job.request.reference for job in fake.jobs] == [CODE, CODE, "p"]
+    assert [job.request.reference for job in fake.jobs] == [(CODE,), (CODE,), ("p",)]
 
 
 def test_without_drafting_nothing_is_searched(fake: FakeEngine) -> None:
     with serving(fake, drafting=False) as served:
-        served.chat(PROMPTS["morph"][0])
-    assert fake.jobs[0].request.reference is None
+        served.chat(PROMPTS["mercury, apply"][0])
+    assert fake.jobs[0].request.reference == ()
     assert not fake.jobs[0].request.drafting
+
+
+def test_code_in_json_is_expected_where_json_is_asked_for(fake: FakeEngine, served: Served) -> None:
+    asked = f"original code:\n{CODE}\n\nmodified code:"
+    system = {"role": "system", "content": "Answer in JSON with the keys code and language."}
+    body = {"messages": [system, {"role": "user", "content": asked}]}
+    assert served.client.post("/v1/chat/completions", json=body).status_code == 200
+    schema = {"response_format": {"type": "json_object"}}
+    assert served.chat(asked, **schema).status_code == 200
+    assert served.chat(asked).status_code == 200
+    escaped = json.dumps(CODE)[1:-1]
+    assert [job.request.reference for job in fake.jobs] == [(CODE, escaped), (CODE, escaped), (CODE,)]

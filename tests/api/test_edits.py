@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import json
 import threading
 from typing import Any
 
@@ -54,7 +55,8 @@ def test_the_text_is_the_reference_unless_a_prediction_is_given(fake: FakeEngine
     edit(served)
     edit(served, prediction="other\n")
     edit(served, prediction={"type": "content", "content": [{"type": "text", "text": "third\n"}]})
-    assert [job.request.reference for job in fake.jobs] == [TEXT.replace("\r\n", "\n"), "other\n", "third\n"]
+    expected = [TEXT.replace("\r\n", "\n"), "other\n", "third\n"]
+    assert [job.request.reference for job in fake.jobs] == [(text,) for text in expected]
 
 
 def test_only_what_is_asked_for_is_returned(served: Served) -> None:
@@ -72,9 +74,52 @@ def test_a_stream_gives_the_answer_and_then_the_result(served: Served) -> None:
     *deltas, last = events(body)
     assert "".join(one["delta"]["text"] for one in deltas) == NEW
     assert len(deltas) > 1
+    assert all(set(one["delta"]) == {"text"} for one in deltas)
     assert last["object"] == "edit"
     assert last["text"] == "color = 1\r\nprint(color)\r\n"
     assert {one["id"] for one in [*deltas, last]} == {last["id"]}
+
+
+def test_a_stream_tells_its_sources_where_they_are_asked_for(served: Served) -> None:
+    body = {"input": TEXT, "instruction": "x", "stream": True, "stream_options": {"include_sources": True}}
+    *deltas, last = events(served.raw(json.dumps(body).encode(), "/v1/edits")[1])
+    assert deltas[0]["delta"] == {
+        "text": NEW[:3],
+        "spans": [
+            {"source": "reference", "text": NEW[0], "tokens": 1},
+            {"source": "model", "text": NEW[1:3], "tokens": 2},
+        ],
+        "draft_n": 2,
+        "draft_n_accepted": 1,
+    }
+    spans = [span for one in deltas for span in one["delta"]["spans"]]
+    assert "".join(span["text"] for span in spans) == NEW
+    assert sum(span["tokens"] for span in spans) == last["usage"]["completion_tokens"]
+
+
+def test_the_sources_are_the_tokens_own(tiny_served: Served) -> None:
+    body = {"input": TEXT, "instruction": "x", "max_tokens": 40, "prompt_cache_key": "sources"}
+    streamed = {**body, "stream": True, "stream_options": {"include_sources": True}}
+    for _ in range(2):  # the second time, the first answer is known
+        *deltas, last = events(tiny_served.raw(json.dumps(streamed).encode(), "/v1/edits")[1])
+        tokens: dict[str, int] = {}
+        for span in (span for one in deltas for span in one["delta"]["spans"]):
+            tokens[span["source"]] = tokens.get(span["source"], 0) + span["tokens"]
+        copied = {name: count["draft_n_accepted"] for name, count in last["timings"]["draft_sources"].items()}
+        assert {name: count for name, count in tokens.items() if name != "model"} == {
+            name: count for name, count in copied.items() if count
+        }
+        assert sum(tokens.values()) == 40
+    assert tokens["past output"] > 0
+
+
+def test_an_edit_without_drafting_is_the_same_in_more_passes(tiny_served: Served) -> None:
+    fields = {"max_tokens": 30, "allow_incomplete": True, "prompt_cache_key": "plain"}
+    plain, drafted = edit(tiny_served, **fields, drafting=False).json(), edit(tiny_served, **fields).json()
+    assert plain["timings"]["passes"] == 29
+    assert plain["timings"]["draft_n"] == 0
+    assert drafted["timings"]["draft_n"] > 0
+    assert drafted["text"] == plain["text"]
 
 
 def test_lines_and_selections(fake: FakeEngine, served: Served) -> None:
@@ -118,7 +163,7 @@ def test_a_cut_answer_changes_nothing_unless_that_is_allowed(served: Served) -> 
 @pytest.mark.parametrize(
     ("fields", "status", "code"),
     [
-        ({"input": ""}, 400, "invalid_value"),
+        ({"input": "", "lines": [1, 1]}, 400, "invalid_value"),
         ({"instruction": "  "}, 400, "invalid_value"),
         ({"lines": [1, 9]}, 400, "invalid_value"),
         ({"lines": [1]}, 422, "invalid_value"),

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from tests.api.fakes import FakeEngine
-from tests.api.serving import Served, chat_body, serving
+from tests.api.serving import Served, chat_body, serving, until
 
 BAD_BODIES = {
     "nothing": b"",
@@ -112,7 +112,7 @@ def test_a_body_of_another_kind_is_told(lasting: Served, kind: str | None) -> No
 def test_unknown_routes_and_methods(lasting: Served) -> None:
     for answer, status in [
         (lasting.client.get("/v1/nothing"), 404),
-        (lasting.client.get("/"), 404),
+        (lasting.client.get("/nothing"), 404),
         (lasting.client.get("/v1/chat/completions"), 405),
         (lasting.client.post("/%ff%00"), 404),
     ]:
@@ -253,6 +253,8 @@ def test_errors_can_be_read_by_pages(keyed: Served) -> None:
 def test_logs_hold_ids_and_no_prompts(lasting: Served, caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level("DEBUG"):
         lasting.chat("the secret text")
+        # The line is written after the answer was sent.
+        until(lambda: any(record.getMessage() == "request" for record in caplog.records))
     lines = [record for record in caplog.records if record.name.startswith("editor_api")]
     assert any(getattr(record, "path", None) == "/v1/chat/completions" for record in lines)
     assert all("secret" not in str(vars(record)) for record in caplog.records)

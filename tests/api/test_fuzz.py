@@ -14,8 +14,11 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
+from editor_api.apply_schemas import ApplyRequest
 from editor_api.embedded import EmbeddedEngine
-from editor_api.schemas import ChatRequest, CompletionRequest, EditRequest, TokenizeRequest
+from editor_api.infill_schemas import FimRequest, InfillRequest
+from editor_api.llama_schemas import DetokenizeRequest, TemplateRequest, TokenizeRequest
+from editor_api.schemas import ChatRequest, CompletionRequest, EditRequest
 from tests.api.fakes import FakeEngine
 from tests.api.serving import Served, chat_body, serving, until
 
@@ -37,12 +40,20 @@ VALUES = st.recursive(
     ),
     max_leaves=6,
 )
+MARKED = "<|original_code|>a<|/original_code|><|update_snippet|>b<|/update_snippet|>"
 MESSAGES = [{"role": "user", "content": "hi"}]
 ENDPOINTS: list[tuple[str, Any, dict[str, Any]]] = [
     ("/v1/chat/completions", ChatRequest, {"messages": MESSAGES}),
     ("/v1/completions", CompletionRequest, {"prompt": "hi"}),
     ("/v1/edits", EditRequest, {"input": "a\n", "instruction": "b"}),
     ("/tokenize", TokenizeRequest, {"content": "a"}),
+    ("/detokenize", DetokenizeRequest, {"tokens": [97]}),
+    ("/apply-template", TemplateRequest, {"messages": MESSAGES}),
+    ("/infill", InfillRequest, {"input_prefix": "a"}),
+    ("/v1/fim/completions", FimRequest, {"prompt": "a"}),
+    ("/v1/code/apply", ApplyRequest, {"initial_code": "a\n", "edit_snippet": "b"}),
+    ("/v1/apply/completions", ChatRequest, {"messages": [{"role": "user", "content": MARKED}]}),
+    ("/v1/edit/completions", ChatRequest, {"messages": [{"role": "user", "content": "<|code_to_edit|>"}]}),
 ]
 
 

@@ -8,11 +8,18 @@ from pathlib import Path
 
 import pytest
 
+from editor_api.apply_schemas import ApplyRequest
 from editor_api.errors import as_api_error
+from editor_api.infill_schemas import FimRequest, InfillRequest
+from editor_api.llama_schemas import DetokenizeRequest, TemplateRequest, TokenizeRequest
 from editor_api.schemas import ChatRequest, CompletionRequest, EditRequest
 
 ROOT = Path(__file__).parents[2]
 MODULES = sorted((ROOT / "editor_api").rglob("*.py"))
+SCHEMAS = (
+    *(ChatRequest, CompletionRequest, EditRequest, ApplyRequest, FimRequest, InfillRequest),
+    *(TokenizeRequest, DetokenizeRequest, TemplateRequest),
+)
 DOORS = {"lookupdec", "lookupdec.edit", "lookupdec.errors", "lookupdec.hf", "lookupdec.stats"}
 
 
@@ -35,7 +42,7 @@ def test_modules_are_small_and_see_the_library_by_its_doors(path: Path) -> None:
 
 
 def test_the_engine_knows_no_http() -> None:
-    for name in ("engine", "embedded", "runner", "grammar", "detect"):
+    for name in ("engine", "embedded", "runner", "grammar", "detect", "infill"):
         names = {item.split(".")[0] for item in imported(ROOT / "editor_api" / f"{name}.py")}
         assert not names & {"fastapi", "starlette", "uvicorn", "pydantic"}
 
@@ -43,7 +50,7 @@ def test_the_engine_knows_no_http() -> None:
 def test_the_documentation_names_every_field() -> None:
     text = (ROOT / "docs" / "http.md").read_text()
     aliases = {"n_predict", "wanted"}  # another server's spelling; "return" on the wire
-    for schema in (ChatRequest, CompletionRequest, EditRequest):
+    for schema in SCHEMAS:
         for name in set(schema.model_fields) - aliases:
             assert f"`{name}`" in text or f'"{name}"' in text or f"`{name}." in text, name
 

@@ -104,7 +104,7 @@ def test_predictions_are_counted_by_what_came_back(fake: FakeEngine, served: Ser
     details = answer["usage"]["completion_tokens_details"]
     assert details["accepted_prediction_tokens"] == 8  # "Hello, " and one "o"
     assert details["rejected_prediction_tokens"] == 3
-    assert fake.jobs[0].request.reference == "Hello, moon"
+    assert fake.jobs[0].request.reference == ("Hello, moon",)
 
 
 def test_the_description_is_complete(served: Served) -> None:
@@ -119,5 +119,13 @@ def test_the_description_is_complete(served: Served) -> None:
         "/ready",
         "/metrics",
         "/tokenize",
+        "/detokenize",
+        "/apply-template",
+        "/props",
+        "/infill",
+        "/v1/fim/completions",
+        "/v1/code/apply",
+        "/v1/apply/completions",
+        "/v1/edit/completions",
     }
     assert served.client.get("/docs").status_code == 200

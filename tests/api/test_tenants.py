@@ -58,6 +58,14 @@ def test_another_sessions_answers_are_not_copied(shared: Served) -> None:
     assert "past output" in ask(shared, "alice", session="a")["draft_sources"]
 
 
+def test_what_another_tenant_has_read_is_read_again(shared: Served) -> None:
+    assert ask(shared, "alice")["cache_n"] == 0
+    assert ask(shared, "alice")["prompt_n"] == 1
+    assert ask(shared, "alice", session="a")["cache_n"] == 0
+    assert ask(shared, "alice", prompt_cache_key="a")["cache_n"] > 0
+    assert ask(shared, "bob")["cache_n"] == 0
+
+
 def test_a_session_is_replaced_by_its_own_tenant_alone() -> None:
     engine = FakeEngine()
     sessions, metrics = Sessions(), Metrics(engine)

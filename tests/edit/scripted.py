@@ -38,9 +38,11 @@ class ScriptedEngine:
     dtype: str = "float32"
     prompts: list[str] = field(default_factory=list)
     references: list[str] = field(default_factory=list)
+    other_forms: list[list[str]] = field(default_factory=list)
     settings: list[dict[str, Any]] = field(default_factory=list)
     plain: list[bool] = field(default_factory=list)
     namespaces: list[str | None] = field(default_factory=list)
+    remembered: list[tuple[str, str]] = field(default_factory=list)
     closed: int = 0
     _words: list[str] = field(default_factory=list)
 
@@ -59,21 +61,26 @@ class ScriptedEngine:
         if (settings.get("temperature") or 0) < 0:
             raise InputError("temperature must be at least 0")
 
+    def remember(self, text: str, namespace: str) -> None:
+        self.remembered.append((text, namespace))
+
     def stream(
         self,
         messages: Messages,
-        reference: str,
+        reference: str | Sequence[str],
         settings: Mapping[str, Any],
         *,
         plain: bool = False,
         namespace: str | None = None,
     ) -> Generator[ScriptedChunk, None, None]:
         self.prompts.append(messages[-1]["content"])
-        self.references.append(reference)
+        expected, *others = [reference] if isinstance(reference, str) else reference
+        self.references.append(expected)
+        self.other_forms.append(others)
         self.settings.append(dict(settings))
         self.plain.append(plain)
         self.namespaces.append(namespace)
-        answer = self.answer if isinstance(self.answer, str) else self.answer(reference)
+        answer = self.answer if isinstance(self.answer, str) else self.answer(expected)
         try:
             yield from self._chunks(answer, self.count(messages), 0 if plain else self.accepted)
         finally:

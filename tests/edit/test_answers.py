@@ -1,6 +1,7 @@
 import pytest
 
-from lookupdec.edit.answers import is_placeholder, read_answer
+from lookupdec.edit.answers import end_of_answer, read_answer
+from lookupdec.edit.placeholders import is_marker, is_placeholder
 
 CODE = "def f():\n    return 1\n\n\ndef g():\n    return 2\n"
 README = "# Title\n\n```js\nrun()\n```\n\nThen:\n\n```bash\nls\n```\n"
@@ -77,6 +78,27 @@ def test_a_preamble_without_a_fence_is_left_out_where_the_text_follows():
     assert text_of(kept, "- b\n") == kept
 
 
+@pytest.mark.parametrize(
+    "line",
+    [
+        "Here is the rewritten text:",
+        "Sure! Here's the updated version of the paragraph:",
+        "Below is your revised document, as asked:",
+        "Here\u2019s the new code:  ",
+    ],
+)
+def test_an_announcement_is_left_out_even_where_all_is_new(line):
+    answer = read_answer(f"{line}\n\nAll is new.\n", "All was old.\n")
+    assert (answer.text, answer.complete, len(answer.warnings)) == ("All is new.\n", True, 1)
+    kept = f"{line}\n\nAll is new.\n"
+    assert text_of(kept, f"{line}\n\nAll was old.\n") == kept
+
+
+@pytest.mark.parametrize("line", ["Here is the plan:", "The new text:", "Sure, this is a list of codes:"])
+def test_a_first_line_that_announces_no_edit_is_content(line):
+    assert text_of(f"{line}\n\n- a\n", "- b\n") == f"{line}\n\n- a\n"
+
+
 def test_a_block_that_is_never_closed_is_unwrapped_with_a_warning():
     answer = read_answer(f"```python\n{CODE}", CODE)
     assert (answer.text, answer.complete) == (CODE, True)
@@ -86,6 +108,16 @@ def test_a_block_that_is_never_closed_is_unwrapped_with_a_warning():
 def test_thinking_is_dropped():
     assert text_of(f"<think>\nwhat to do?\n```\n</think>\n\n{CODE}", CODE) == CODE
     assert text_of(f"<think></think>\n```\n{CODE}```", CODE) == CODE
+
+
+def test_thinking_that_the_chat_template_began_is_dropped():
+    assert text_of(f"what to do?\n</think>\n\n{CODE}", CODE) == CODE
+    assert text_of("a </think> b\n", "a </think> c\n") == "a </think> b\n"
+
+
+def test_the_first_line_after_thinking_keeps_its_indentation():
+    assert text_of("<think>\nhm\n</think>\n\n    x = 2\n", "    x = 1\n") == "    x = 2\n"
+    assert text_of("<think>hm</think> x = 2\n", "x = 1\n") == "x = 2\n"
 
 
 def test_an_answer_that_never_stopped_thinking_is_not_complete():
@@ -101,9 +133,31 @@ def test_a_cut_answer_is_not_complete(reason):
     assert (in_fence.text, in_fence.warnings) == ("def f():\n", answer.warnings)
 
 
-def test_an_empty_answer_is_not_complete():
-    assert not read_answer("", CODE).complete
-    assert not read_answer("```\n```", CODE).complete
+@pytest.mark.parametrize(
+    "raw", ["", "\n", "  \n\n", "<think>\nhm\n</think>\n", "```", "```\n", "I did.\n```\n```"]
+)
+def test_an_empty_answer_is_not_complete(raw):
+    assert not read_answer(raw, CODE).complete
+
+
+@pytest.mark.parametrize("raw", ["```\n```", "```python\n\n```\n", "<think></think>\n~~~\n~~~"])
+def test_an_empty_code_block_means_that_no_text_is_left(raw):
+    answer = read_answer(raw, CODE)
+    assert (answer.text, answer.complete) == ("", True)
+    cut = read_answer(raw, CODE, finish_reason="length")
+    assert not cut.complete
+
+
+def test_a_text_that_is_one_code_block_can_be_emptied():
+    assert text_of("```py\n```\n", "```py\nold\n```\n") == "```py\n```\n"
+    assert text_of("~~~\n~~~\n", "```py\nold\n```\n") == ""
+
+
+def test_a_preamble_tells_the_fence_from_content_even_where_all_is_new():
+    assert read_answer("Here is the new text:\n\n```\nall is new\n```\n", CODE).text == "all is new\n"
+    answer = read_answer("Here is the new text:\n\n```\nall is new\n```\nShorter now.\n", CODE)
+    assert not answer.complete
+    assert "more than the text" in answer.warnings[0]
 
 
 @pytest.mark.parametrize(
@@ -206,6 +260,37 @@ def test_what_says_more_is_content(line):
     assert not is_placeholder(line)
 
 
+@pytest.mark.parametrize(
+    ("line", "expected"),
+    [
+        ("{{INSERTED_CODE}}", True),
+        ("  <|im_end|>", True),
+        ("[/INST]", True),
+        ("<end_of_turn>", True),
+        ("{{ content }}", False),
+        ("{{ TITLE }}", False),
+        ("x = '<|im_end|>'", False),
+        ("<|a|b|>", False),
+        ("<s>", False),
+    ],
+)
+def test_a_line_that_only_prompts_have_is_a_marker(line, expected):
+    assert is_marker(line) is expected
+
+
+def test_a_marker_makes_the_answer_incomplete_unless_the_original_had_it():
+    assert not read_answer("{{INSERTED_CODE}}\nx\n", "x\n").complete
+    assert read_answer("{{INSERTED_CODE}}\nx\n", "{{INSERTED_CODE}}\ny\n").complete
+
+
+@pytest.mark.parametrize("tag", ["source", "code", "Text"])
+def test_tags_around_the_answer_are_dropped_where_the_text_has_none(tag):
+    assert text_of(f"<{tag}>\n{CODE}</{tag}>\n", CODE) == CODE
+    assert text_of(f"<{tag}>\n```python\n{CODE}```\n</{tag}>", CODE) == CODE
+    html = "<p>\na\n</p>\n"
+    assert text_of(f"<{tag}>\n{html}</{tag}>\n", html) == f"<{tag}>\n{html}</{tag}>\n"
+
+
 def test_a_placeholder_makes_the_answer_incomplete_unless_the_original_had_it():
     raw = "def f():\n    return 3\n\n# ... rest of the code unchanged ...\n"
     answer = read_answer(raw, CODE)
@@ -219,3 +304,37 @@ def test_a_much_shorter_text_is_pointed_out():
     answer = read_answer("line 1\n", original)
     assert answer.complete
     assert "much shorter: 1 lines instead of 60" in answer.warnings[0]
+
+
+ORIGINAL = "a = 1\nb = 2\nc = 3\n"
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        "```python\na = 1\nb = 20\nc = 3\n```\n",
+        "\n```\na = 1\nb = 20\nc = 3\n```\n",
+        "Here is the edited text:\n\n```\na = 1\nb = 20\nc = 3\n```\n",
+    ],
+)
+def test_an_answer_is_over_where_the_block_around_the_text_closes(answer):
+    for end in range(len(answer)):
+        assert end_of_answer(answer[:end], ORIGINAL) is None
+    assert end_of_answer(answer + "\nThis code is\n```\nx\n```\n", ORIGINAL) == len(answer)
+    assert read_answer(answer, ORIGINAL).complete
+
+
+@pytest.mark.parametrize(
+    ("answer", "original"),
+    [
+        ("a = 1\nb = 20\nc = 3\n", ORIGINAL),
+        ("```\na = 1\nb = 20\n```\n", ORIGINAL),  # its last line has not come
+        ("```\nc = 3\n```\n", ORIGINAL),  # most of it is missing
+        ("First:\nsecond:\n```\na = 1\nb = 20\nc = 3\n```\n", ORIGINAL),
+        ("```\na\n```\n", "```\na\n```\n"),
+        ("```\na = 1\n```sh\nls\n```\nc = 3\n", ORIGINAL),  # an inner block has closed
+        ("````\na = 1\n```\nc = 3\n````\n", ORIGINAL),  # an inner fence that nothing closes
+    ],
+)
+def test_an_answer_that_may_go_on_is_not_over(answer, original):
+    assert end_of_answer(answer, original) is None

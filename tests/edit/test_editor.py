@@ -158,10 +158,65 @@ def test_lines_and_selection_exclude_each_other():
         editor().edit(TEXT, "x", lines=(1, 1), selection=(0, 1))
 
 
-@pytest.mark.parametrize(("text", "instruction"), [("", "x"), (" \n", "x"), ("a", " \n"), ("\ud800", "x")])
+@pytest.mark.parametrize(("text", "instruction"), [("a", " \n"), ("", ""), ("\ud800", "x")])
 def test_nothing_to_do_is_refused(text, instruction):
     with pytest.raises(InputError):
         editor().edit(text, instruction)
+
+
+@pytest.mark.parametrize("text", ["", " \n"])
+def test_there_is_nothing_to_summarise_or_rewrite_in_an_empty_text(text):
+    with pytest.raises(InputError, match="text is empty"):
+        editor().summarize(text)
+    with pytest.raises(InputError, match="text is empty"):
+        editor().rewrite(text, "x")
+
+
+@pytest.mark.parametrize("text", ["", " \t\n\n"])
+@pytest.mark.parametrize(
+    ("path", "answer", "new"),
+    [
+        ("a.py", "print(1)", "print(1)\n"),
+        ("a.py", "Sure, here it is:\n\n```python\nprint(1)\n```\n\nIt prints 1.", "print(1)\n"),
+        ("a.md", "```markdown\n# T\n\n```sh\nls\n```\nEnd.\n```", "# T\n\n```sh\nls\n```\nEnd.\n"),
+        ("a.md", "# T\n\n```sh\nls\n```\nEnd.", "# T\n\n```sh\nls\n```\nEnd.\n"),
+        ("a.md", "Here is your file:\n\n```\n# T\n```\n", "# T\n"),
+        (None, "Run:\n```\nls\n```\n", "Run:\n```\nls\n```\n"),
+        (None, "<think>\nhm\n</think>\n\n  a\n\nb", "  a\n\nb\n"),
+    ],
+)
+def test_where_there_is_no_text_one_is_written(text, path, answer, new):
+    engine = ScriptedEngine(answer)
+    result = Editor(engine).edit(text, "write it", path=path)
+    assert (result.text, result.complete, result.changed) == (new, True, True)
+    assert apply_edits(text, result.edits) == new
+    assert "```" not in engine.prompts[0]
+    assert "file: write it" in engine.prompts[0]
+
+
+@pytest.mark.parametrize(
+    ("answer", "reason"),
+    [
+        ("", "stop"),
+        ("```python\n```", "stop"),
+        ("print(1)", "length"),
+        ("# ... rest of the code ...\n", "stop"),
+        ("A:\n```\na\n```\nB:\n```\nb\n```\n", "stop"),
+    ],
+)
+def test_a_new_text_in_doubt_is_not_complete(answer, reason):
+    result = editor(answer, finish_reason=reason).edit("", "write it", path="a.py")
+    assert (result.text, result.complete) == ("", False)
+    assert result.warnings
+
+
+def test_an_empty_selection_in_an_empty_text_is_all_of_it():
+    assert editor("a").edit("", "write it", selection=(0, 0)).text == "a\n"
+
+
+def test_a_new_text_that_leaves_no_room_is_refused():
+    with pytest.raises(ContextFullError):
+        editor("a", context_length=30).edit("", "word " * 100)
 
 
 def test_a_text_that_does_not_fit_is_refused_with_the_numbers():
@@ -295,3 +350,20 @@ def test_what_stands_outside_a_selection_never_changes(text, answer, data):
     assert result.text.startswith(text[:start])
     assert result.text.endswith(text[end:])
     assert "\r" not in Document(result.text).shown
+
+
+def test_what_a_model_says_behind_its_code_block_is_not_waited_for():
+    text = "a = 1\nb = 2\nc = 3\n"
+    engine = ScriptedEngine(
+        "```python\na = 1\nb = 20\nc = 3\n```\n\nThis changes b and leaves the rest as it is."
+    )
+    seen = []
+    result = Editor(engine).edit(text, "x", path="a.py", on_token=lambda chunk: seen.append(chunk.text))
+    assert (result.text, result.complete, result.warnings) == (text.replace("2", "20"), True, ())
+    assert "leaves" not in "".join(seen)
+    assert engine.closed == 1
+    # In Markdown, and where nobody says what it is, a block may be content.
+    for path in ("a.md", None):
+        result = Editor(engine).edit(text, "x", path=path)
+        assert result.text == text.replace("2", "20")
+        assert "left out" in result.warnings[0]

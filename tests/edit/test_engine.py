@@ -4,9 +4,12 @@ from typing import Any
 import pytest
 
 from lookupdec.decode import PlainDrafter
+from lookupdec.edit import Editor
 from lookupdec.edit.engine import ModelEngine
 from lookupdec.errors import InputError, ModelError
+from lookupdec.hf import PrefixCache
 
+PREFIXES = PrefixCache()
 MESSAGES = [
     {"role": "system", "content": "You edit."},
     {"role": "user", "content": "````\na\n```\n````\n\nChange it."},
@@ -42,14 +45,14 @@ def calls(monkeypatch):
 
 
 def engine(chat_template: str | None) -> ModelEngine:
-    return ModelEngine(FakeModel(chat_template))  # type: ignore[arg-type]
+    return ModelEngine(FakeModel(chat_template), PREFIXES)  # type: ignore[arg-type]
 
 
 def test_messages_go_through_the_models_chat_template(calls):
     engine("{{ messages }}").stream(MESSAGES, "a", {"seed": 3})
     ((_model, prompt, settings), options) = calls[0]
     assert (prompt, settings.seed, settings.stop_strings) == (MESSAGES, 3, ())
-    assert options == {"drafter": None, "reference": "a", "namespace": None}
+    assert options == {"drafter": None, "reference": "a", "namespace": None, "prefixes": PREFIXES}
 
 
 def test_a_model_without_one_continues_an_open_code_block(calls):
@@ -87,3 +90,19 @@ def test_a_missing_package_is_named_with_the_remedy(monkeypatch, missing):
     monkeypatch.setattr("builtins.__import__", fail)
     with pytest.raises(ModelError, match=rf"models need {missing}: pip install"):
         ModelEngine.load()
+
+
+def test_how_to_load_reaches_the_loader(monkeypatch):
+    asked: list[dict[str, Any]] = []
+    monkeypatch.setattr("lookupdec.hf.load", lambda _model, **options: asked.append(options))
+    Editor.load("m", dtype="bfloat16", device="cpu", exact="fast")
+    assert asked == [{"dtype": "bfloat16", "device": "cpu", "exact": "fast"}]
+
+
+def test_earlier_answers_help_to_draft_in_their_namespace(calls):
+    fake = engine("x")
+    fake.remember("abc", "mine")
+    fake.stream(MESSAGES, "a", {}, namespace="mine")
+    cache = calls[0][1]["drafter"]._cache
+    assert cache.namespaces() == ("mine",)
+    assert len(cache) == len("abc")

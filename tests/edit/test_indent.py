@@ -12,7 +12,9 @@ BODY = "    if x:\n        y()\n    z()\n"
         ("if x:\n        y(1)\n    z()\n", "    if x:\n        y(1)\n    z()\n"),
         ("    if x:\n        y(1)\n    z()\n", "    if x:\n        y(1)\n    z()\n"),
         ("if x:\n    y()\nz()\n", "if x:\n    y()\nz()\n"),
-        ("other()\n", "other()\n"),
+        ("other()\n", "    other()\n"),
+        ("if y:\n    z()\n", "    if y:\n        z()\n"),
+        ("    other()\n", "    other()\n"),
     ],
     ids=[
         "all lines lost it",
@@ -20,6 +22,8 @@ BODY = "    if x:\n        y()\n    z()\n"
         "nothing lost",
         "moved left as a whole",
         "nothing in common",
+        "nothing in common, in two levels",
+        "nothing in common, and nothing lost",
     ],
 )
 def test_the_indentation_of_a_block_comes_back_where_it_was_lost(answer, expected):

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from lookupdec.edit import Editor, apply_edits
+from lookupdec.edit.engine import ModelEngine
 from lookupdec.errors import ContextFullError
 
 pytestmark = pytest.mark.model
@@ -43,6 +44,18 @@ def test_an_edit_by_lookup_is_that_of_plain_decoding(editor, task):
     assert lookup.stats.tokens == plain.stats.tokens
     assert lookup.stats.passes <= plain.stats.passes
     assert apply_edits(example["input"], lookup.edits) == lookup.text
+
+
+def test_a_second_instruction_on_one_file_does_not_read_it_again(editor):
+    text = item("code_edit")["input"]
+    first = editor.edit(text, "Rename one variable.", max_new_tokens=8, allow_incomplete=True)
+    second = editor.edit(text, "Add a comment.", max_new_tokens=8, allow_incomplete=True)
+    assert second.usage.cached_tokens > 0.7 * first.usage.prompt_tokens
+    alone = Editor(ModelEngine(editor.engine.model)).edit(
+        text, "Add a comment.", max_new_tokens=8, allow_incomplete=True
+    )
+    assert alone.usage.cached_tokens == 0
+    assert second.answer == alone.answer
 
 
 def test_a_summary_by_lookup_is_that_of_plain_decoding(editor):

@@ -78,7 +78,7 @@ def test_an_incomplete_item_keeps_its_text_and_is_counted(tmp_path):
     engine = ScriptedEngine("a", finish_reason="length")
     progress = edit_many(Editor(engine), ITEMS[:2], out)
     assert progress.incomplete == 2
-    assert records(out)[0]["text"] == ITEMS[0]["text"]
+    assert (records(out)[0]["text"], records(out)[0]["answer"]) == (ITEMS[0]["text"], "a")
 
 
 def test_a_second_run_does_nothing_again(tmp_path):
@@ -99,6 +99,45 @@ def test_a_run_goes_on_behind_the_last_whole_line(tmp_path, cut):
     progress = edit_many(Editor(engine), ITEMS, out)
     assert without_times(out) == without_times(whole)
     assert progress.resumed + len(engine.prompts) == len(ITEMS)
+
+
+def test_what_an_earlier_run_finished_helps_to_draft(tmp_path):
+    out = tmp_path / "out.jsonl"
+    answers = iter(["A", "# ... rest of the code unchanged", "C"])
+    items = [*ITEMS[:3], {"text": ""}, *ITEMS[3:5]]
+    edit_many(Editor(ScriptedEngine(lambda _: next(answers))), items[:4], out)
+    engine = upper()
+    edit_many(Editor(engine), items, out)
+    written = ["A\r\n", "# ... rest of the code unchanged", "C\r\n"]
+    assert engine.remembered == [(text, "edit_many") for text in written]
+    assert len(engine.prompts) == 2
+
+
+@pytest.mark.parametrize(("first", "second"), [("a", "b"), (None, "b"), ("a", None), (None, None)])
+def test_what_was_finished_in_another_namespace_stays_out(tmp_path, first, second):
+    out = tmp_path / "out.jsonl"
+    edit_many(Editor(upper()), ITEMS[:2], out, namespace=first)
+    engine = upper()
+    edit_many(Editor(engine), ITEMS, out, namespace=second)
+    assert engine.remembered == []
+    assert {record["namespace"] for record in records(out)} == {first, second}
+
+
+def test_the_newest_results_are_remembered_as_far_as_they_are_of_use(tmp_path, monkeypatch):
+    monkeypatch.setattr("lookupdec.edit.pipeline._REMEMBERED_CHARACTERS", 20)
+    out = tmp_path / "out.jsonl"
+    edit_many(Editor(upper()), ITEMS[:5], out)
+    engine = upper()
+    edit_many(Editor(engine), ITEMS, out)
+    assert [text for text, _ in engine.remembered] == ["TEXT 3\r\n", "TEXT 4\r\n"]
+
+
+def test_a_finished_run_remembers_nothing(tmp_path):
+    out = tmp_path / "out.jsonl"
+    edit_many(Editor(upper()), ITEMS, out)
+    engine = upper()
+    edit_many(Editor(engine), ITEMS, out)
+    assert engine.remembered == []
 
 
 def without_times(path: Path) -> list[dict[str, Any]]:

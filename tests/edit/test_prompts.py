@@ -1,8 +1,6 @@
-from pathlib import Path
-
 import pytest
 
-from lookupdec.edit.prompts import EditPrompt, Templates, is_markdown
+from lookupdec.edit.prompts import EditPrompt, Templates, plain_prompt
 from lookupdec.errors import FileError
 
 
@@ -48,14 +46,14 @@ def test_other_texts_stand_before_the_text():
 
 
 @pytest.mark.parametrize(
-    ("language", "path", "expected"),
+    ("messages", "expected"),
     [
-        (None, "a.md", True),
-        (None, Path("A.MDX"), True),
-        ("markdown", "a.txt", True),
-        (None, "a.py", False),
-        (None, None, False),
+        ([("system", "s"), ("user", "u")], ("s\n\nu\n\nThe result:\n\n```\n", "\n```")),
+        ([("user", "````\nx\n````")], ("````\nx\n````\n\nThe result:\n\n````\n", "\n````")),
+        ([("user", "u"), ("assistant", "x = ")], ("u\n\nThe result:\n\n```\nx = ", "\n```")),
+        ([("user", "u"), ("assistant", "````py\nx")], ("u\n\nThe result:\n\n````py\nx", "\n````")),
     ],
 )
-def test_markdown_is_known_by_language_or_name(language, path, expected):
-    assert is_markdown(language, path) is expected
+def test_messages_for_a_model_without_chat_template_open_a_code_block(messages, expected):
+    asked = [{"role": role, "content": content} for role, content in messages]
+    assert plain_prompt(asked) == expected

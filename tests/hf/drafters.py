@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from lookupdec.decode import Drafter, PlainDrafter
-from lookupdec.ids import Ids
+from lookupdec.ids import Ids, Reference
 
 
 class NaiveCopier:
@@ -19,9 +19,11 @@ class NaiveCopier:
         self.reference: list[int] = []
 
     def begin(
-        self, prompt: Ids, *, reference: Ids | slice | None = None, namespace: str | None = None
+        self, prompt: Ids, *, reference: Ids | slice | Reference | None = None, namespace: str | None = None
     ) -> None:
         ids = [int(token) for token in prompt]
+        if isinstance(reference, Reference):
+            reference = reference.ids
         self.reference = ids[reference] if isinstance(reference, slice) else [int(i) for i in reference or ()]
         self.text = self.reference + ids
         self.ended = 0

@@ -17,6 +17,7 @@ from lookupdec.hf.bitwise import prepare
 from lookupdec.hf.fixed_width import Lane
 from lookupdec.hf.pass_check import draft_dependence, static_difference
 from lookupdec.hf.passes import ONE_WIDTH, FixedPasses, check_fixed
+from lookupdec.hf.prefixes import PrefixCache
 from tests.hf.drafters import DRAFTERS, Alternating, Garbage, Known, NaiveCopier
 from tests.hf.tiny import FAMILIES, plain, random_prompt, tiny_model, wrap
 
@@ -328,7 +329,48 @@ def test_a_request_too_long_for_the_static_cache_runs_on_dynamic_passes() -> Non
         assert bool(widths) == (count <= 21)
 
 
+@pytest.mark.parametrize("order", [("fixed", "fixed"), ("fixed", "dynamic"), ("dynamic", "fixed")])
+def test_a_kept_prefix_is_not_read_again_whichever_passes_had_read_it(
+    order: tuple[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(fixed_width, "PREFILL_CHUNK", 7)
+    model = tiny_model("llama", 5)
+    ways = {"fixed": fixed(model), "dynamic": wrap(model)}
+    prefixes = PrefixCache()
+    first = [chance % 24 for chance in range(5, 90, 3)]
+    for number, way in enumerate(order * 2):
+        prompt = [*first, number + 1, 3]
+        expected = plain(model, prompt, max_new_tokens=20, do_sample=False)
+        result = generate(
+            ways[way], prompt, Settings(max_new_tokens=20), drafter=NaiveCopier(), prefixes=prefixes
+        )
+        assert list(result.ids) == expected
+        assert (result.stats.cached_tokens >= len(first)) == (number > 0)
+
+
+def test_a_request_that_is_given_up_while_it_reads_leaves_what_it_read(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(fixed_width, "PREFILL_CHUNK", 20)
+    model, prefixes = tiny_model("llama", 5), PrefixCache()
+    passes = fixed(model)
+    prompt = [chance % 24 for chance in range(5, 200, 3)]
+    chunks = stream(passes, prompt, Settings(max_new_tokens=5), prefixes=prefixes)
+    for _ in range(2):
+        assert next(chunks).ids == ()
+    chunks.close()
+    result = generate(passes, prompt, Settings(max_new_tokens=5), drafter=NaiveCopier(), prefixes=prefixes)
+    assert result.stats.cached_tokens == 40
+    assert list(result.ids) == plain(model, prompt, max_new_tokens=5, do_sample=False)
+
+
 class TestOneWidth:
+    def test_nothing_is_kept_from_one_request_to_the_next(self) -> None:
+        passes, prefixes = fixed(tiny_model("llama", 5), one_width=True), PrefixCache()
+        for _ in range(2):
+            generate(passes, [1] * 40, Settings(max_new_tokens=5), prefixes=prefixes)
+        assert len(prefixes) == 0
+
     @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16])
     def test_the_text_does_not_depend_on_the_drafts(self, dtype: torch.dtype) -> None:
         for seed in range(2):

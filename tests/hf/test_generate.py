@@ -7,6 +7,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from typing import Any, cast
 
 import pytest
@@ -17,7 +18,7 @@ from lookupdec.decode import Drafter, PlainDrafter
 from lookupdec.errors import ContextFullError, InputError
 from lookupdec.hf import Chunk, Generation, LanguageModel, Settings, generate, stream
 from tests.hf.drafters import DRAFTERS, Known, NaiveCopier
-from tests.hf.tiny import byte_tokenizer, random_prompt, tiny_model
+from tests.hf.tiny import byte_tokenizer, random_prompt, tiny_model, wrap
 
 TEXT = "naïve 語 👩‍👩‍👧 e\u0301: the cat sat, the cat sat. Sluß!"
 
@@ -124,6 +125,17 @@ def test_stop_strings_over_windows_of_the_own_output_equal_generate(tiny: Langua
             assert list(result.ids) == expected[0, len(prompt) :].tolist()
             assert result.text == text[: text.index(stop)]
             assert (result.finish_reason, result.stop) == ("stop", stop)
+
+
+@pytest.mark.parametrize("own", ["cat sat.", ["zzz", "cat sat."]])
+def test_the_models_own_stop_strings_count_beside_those_asked_for(own: str | list[str]) -> None:
+    model = wrap(tiny_model(vocab_size=257))
+    model.model.generation_config.stop_strings = own
+    prompt, settings = reciting(model, TEXT)
+    result = generate(model, prompt, settings)
+    assert (result.text, result.stop) == (TEXT[: TEXT.index("cat sat.")], "cat sat.")
+    earlier = generate(model, prompt, replace(settings, stop="naïve"))
+    assert (earlier.text, earlier.stop) == ("", "naïve")
 
 
 def test_no_chunk_shows_the_beginning_of_a_stop_string(tiny: LanguageModel) -> None:

@@ -186,6 +186,15 @@ class TestMeasuring:
                 return False
 
         class Echo:
+            def resume(self, states: Any) -> None:
+                assert states == ()
+
+            def prefill(self, prompt: Any) -> Any:
+                return iter(prompt)
+
+            def states(self) -> Any:
+                return ()
+
             def start(self, prompt: Any) -> int:
                 return 1
 
@@ -196,6 +205,8 @@ class TestMeasuring:
                 assert count == 2
 
         target = WatchedTarget(Echo(), Noting())
+        target.resume(target.states())
+        assert list(target.prefill([7, 8])) == [7, 8]
         assert target.start([1]) == 1
         assert list(target.step([1, 2, 3])) == [1, 2, 3]
         target.rewind(2)

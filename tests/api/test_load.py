@@ -1,0 +1,132 @@
+"""Many clients at once, a third of them gone before their answer: the rest get theirs, and nothing stays behind."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import threading
+import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import psutil
+import pytest
+
+from editor_api.embedded import EmbeddedEngine
+from editor_api.engine import Piece, Request
+from editor_api.runner import Runner
+from lookupdec.hf import LanguageModel, Settings, generate
+from lookupdec.stats import Stats, Step
+from tests.api.serving import Served, chat_body, serving, until
+
+REQUESTS, CLIENTS = 300, 16
+MOST_GROWTH = 20 << 20  # bytes
+TEXTS = [f"def f{number}(a, b):\n    return a * b + {number}\n" for number in range(12)]
+
+
+@pytest.fixture
+def busy(tiny_language_model: LanguageModel) -> Iterator[tuple[Served, EmbeddedEngine]]:
+    engine = EmbeddedEngine(
+        lambda: tiny_language_model, max_queued=REQUESTS, cache_bytes=1 << 20, prefix_bytes=1 << 20
+    )
+    with serving(engine) as served:
+        until(lambda: engine.capacity.state == "ready")
+        yield served, engine
+
+
+def body_of(number: int) -> dict[str, Any]:
+    return {
+        "max_tokens": 10 + number % 25,
+        "temperature": number % 2,
+        "seed": number,
+        "stream": number % 3 == 0,
+        "session": None if number % 5 else f"s{number}",
+    }
+
+
+def text_of(answer: bytes, *, streamed: bool) -> str:
+    if not streamed:
+        return str(json.loads(answer)["choices"][0]["message"]["content"])
+    events = [line.removeprefix(b"data: ") for line in answer.split(b"\n") if line.startswith(b"data: ")]
+    assert events[-1] == b"[DONE]"
+    deltas = [json.loads(event)["choices"][0]["delta"] for event in events[:-1]]
+    return "".join(delta.get("content", "") for delta in deltas)
+
+
+def ask(served: Served, number: int, patience: float | None) -> str | None:
+    """Return the answer; with ``patience`` in seconds, hang up after that."""
+    fields = body_of(number)
+    body = chat_body(TEXTS[number % len(TEXTS)], **fields)
+    if patience is None:
+        return text_of(served.raw(body)[1], streamed=fields["stream"])
+    with served.sent(body):
+        time.sleep(patience)
+    return None
+
+
+def test_hundreds_of_requests_a_third_of_them_cancelled(
+    busy: tuple[Served, EmbeddedEngine], tiny_language_model: LanguageModel
+) -> None:
+    served, engine = busy
+    chance = random.Random(0)
+    patience = [chance.uniform(0, 0.2) if chance.random() < 1 / 3 else None for _ in range(REQUESTS)]
+    process = psutil.Process()
+    with ThreadPoolExecutor(CLIENTS) as clients:
+        warm_up = REQUESTS // 3
+        answers = list(clients.map(lambda n: ask(served, n, patience[n]), range(warm_up)))
+        until(lambda: engine.capacity.running + engine.capacity.waiting == 0)
+        memory, descriptors = process.memory_info().rss, process.num_fds()
+        answers += clients.map(lambda n: ask(served, n, patience[n]), range(warm_up, REQUESTS))
+        until(lambda: engine.capacity.running + engine.capacity.waiting == 0)
+    assert 70 < answers.count(None) < 130
+    for number, answer in enumerate(answers):
+        if answer is None:
+            continue
+        fields = body_of(number)
+        settings = Settings(
+            max_new_tokens=fields["max_tokens"], temperature=fields["temperature"], top_k=0, seed=number
+        )
+        messages = [{"role": "user", "content": TEXTS[number % len(TEXTS)]}]
+        assert answer == generate(tiny_language_model, messages, settings).text, number
+    assert process.memory_info().rss - memory < MOST_GROWTH
+    until(lambda: process.num_fds() <= descriptors + 2)
+    assert threading.active_count() < 60 + (os.cpu_count() or 1)
+
+
+class Paced:
+    """A request whose passes take a given time."""
+
+    def __init__(self, name: str, seconds: float, passes: int, log: list[str]) -> None:
+        self.name, self.seconds, self.left, self.log = name, seconds, passes, log
+
+    def next_piece(self) -> Piece:
+        time.sleep(self.seconds)
+        self.log.append(self.name)
+        self.left -= 1
+        return Piece("x", Step((1,), 0, 0, ()), Stats(tokens=1), None if self.left else "stop")
+
+    def close(self) -> None:
+        pass
+
+
+def test_turns_are_fair_by_time(busy: tuple[Served, EmbeddedEngine], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Beside a request with long passes, one with short ones gets as much time, not as many passes."""
+    served, _ = busy
+    log: list[str] = []
+
+    def begin(_runner: Runner, request: Request, _seconds: float) -> Paced:
+        slow = request.settings["max_new_tokens"] == 7
+        return Paced("slow", 0.08, 12, log) if slow else Paced("quick", 0.004, 60, log)
+
+    monkeypatch.setattr(Runner, "begin", begin)
+    with ThreadPoolExecutor(2) as clients:
+        slow = clients.submit(served.raw, chat_body(max_tokens=7))
+        until(lambda: len(log) >= 2)
+        quick = clients.submit(served.raw, chat_body(max_tokens=8))
+        slow.result()
+        quick.result()
+    between = log[log.index("quick") : len(log) - log[::-1].index("quick")]
+    assert between.count("quick") == 60
+    assert between.count("slow") <= 7  # by passes it would have been all that were left
