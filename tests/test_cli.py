@@ -115,6 +115,7 @@ def test_options_reach_the_model(monkeypatch, file, command):
     assert run(command, file, *more, "-i", "x", *options).exit_code == 2
     # Compared runs read their prompts whole, both of them.
     assert asked.pop("prefix_bytes", 0) == (0 if command == "compare" else DEFAULT_PREFIX_BYTES)
+    assert callable(asked.pop("progress"))
     assert asked == {"model": "m", "dtype": "bfloat16", "device": "cpu", "exact": "bitwise"}
 
 

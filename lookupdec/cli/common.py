@@ -31,7 +31,7 @@ Dtype = Annotated[str, typer.Option(help="auto, float32, bfloat16 or float16.")]
 Device = Annotated[str, typer.Option(help="auto, cpu, cuda or cuda:<number>.")]
 ExactMode = Annotated[
     str,
-    typer.Option("--exact", help="Arithmetic of half-precision passes: auto, bitwise or fast."),
+    typer.Option("--exact", help="Arithmetic of half-precision passes: auto, bitwise, fixed or fast."),
 ]
 Temperature = Annotated[float, typer.Option(min=0.0, help="0 takes the likeliest token; above it, draws.")]
 Seed = Annotated[int | None, typer.Option(min=0, help="Makes draws repeatable.")]

@@ -22,6 +22,7 @@ class FakeModel:
     name = "fake"
     dtype = "torch.bfloat16"
     context_length = 99
+    cost = None
 
     def __init__(self, chat_template: str | None) -> None:
         self.tokenizer = SimpleNamespace(chat_template=chat_template, decode=lambda ids, **_: f"<{ids}>")
@@ -95,8 +96,8 @@ def test_a_missing_package_is_named_with_the_remedy(monkeypatch, missing):
 def test_how_to_load_reaches_the_loader(monkeypatch):
     asked: list[dict[str, Any]] = []
     monkeypatch.setattr("lookupdec.hf.load", lambda _model, **options: asked.append(options))
-    Editor.load("m", dtype="bfloat16", device="cpu", exact="fast")
-    assert asked == [{"dtype": "bfloat16", "device": "cpu", "exact": "fast"}]
+    Editor.load("m", dtype="bfloat16", device="cpu", exact="fast", progress=print)
+    assert asked == [{"dtype": "bfloat16", "device": "cpu", "exact": "fast", "progress": print}]
 
 
 def test_earlier_answers_help_to_draft_in_their_namespace(calls):
