@@ -9,7 +9,6 @@ works. On a CPU the same function runs as it is. Knows no drafter and no request
 from __future__ import annotations
 
 import inspect
-import logging
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -35,7 +34,6 @@ Progress = Callable[[str, int, int], None]
 CACHE_NAMES = ("cache", "past_key_values")
 _PADDING = -1  # no token: a choice never equals it
 _ROUNDED = 128  # keys: kernels of attention want rows of the mask aligned
-_log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,6 +139,8 @@ class Lane:
         Rising; a pass takes the first one that is wide enough.
     one_key_count
         Let attention see the whole cache in every pass, so that its arithmetic does not depend on the position.
+    last_position
+        The last one that the model knows; padding may stand beyond it. None where there is none.
     """
 
     def __init__(
