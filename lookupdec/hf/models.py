@@ -30,6 +30,7 @@ from lookupdec.hf.default_model import convert_default_model, first_line, quiet_
 from lookupdec.hf.fixed_width import Progress
 from lookupdec.hf.memory import check_fits
 from lookupdec.hf.passes import FixedPasses, Passes
+from lookupdec.hf.quick_linear import prepare_quick
 from lookupdec.hf.target import vocabulary_size
 from lookupdec.hf.watch import Watch
 from lookupdec.policy import CostModel
@@ -276,6 +277,7 @@ def _fixed(
 def _prepare(model: PreTrainedModel, name: str, exact: Exact) -> bool:
     halves = model.device.type == "cpu" and model.dtype in (torch.bfloat16, torch.float16)
     if exact == "fast" or (exact == "auto" and not halves):
+        prepare_quick(model)
         return False
     report = prepare(model)
     if not report.exact:

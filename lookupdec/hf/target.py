@@ -14,6 +14,7 @@ from lookupdec.errors import InputError, UnsupportedCacheError
 from lookupdec.hf.bitwise import one_token_arithmetic
 from lookupdec.hf.choose import Chooser
 from lookupdec.hf.prefixes import States
+from lookupdec.hf.quick_linear import quick_passes
 from lookupdec.ids import Ids
 
 _REMEDY = "use a model with plain or sliding-window attention and a dynamic cache, or plain generate"
@@ -158,7 +159,8 @@ class ModelTarget:
         inputs = self._model.prepare_inputs_for_generation(
             ids, next_sequence_length=ids.shape[1], is_first_iteration=is_first, **extra
         )
-        logits: torch.Tensor = self._model(**inputs, return_dict=True).logits
+        with quick_passes():
+            logits: torch.Tensor = self._model(**inputs, return_dict=True).logits
         # A cache that builds its layers as it goes shows only now what they are.
         check_cache(self.cache, self._model)
         return logits[0, -rows:]
