@@ -1,4 +1,4 @@
-"""What a drafted token costs on a loaded model: measured once, and followed while it generates. Knows no drafting.
+"""What a drafted token costs on a loaded model, measured. Knows no drafting.
 
 Passes are timed where they are used, in the decode loop: whatever a pass does there is in the figure, the wait for
 a GPU included, since the loop reads the choices.
@@ -6,7 +6,7 @@ a GPU included, since the loop reads the choices.
 
 from __future__ import annotations
 
-from collections import defaultdict, deque
+from collections import defaultdict
 from collections.abc import Sequence
 from contextlib import closing
 from statistics import median
@@ -24,11 +24,6 @@ PROMPT_TOKENS = 64
 OUTPUT_TOKENS = 512
 ROUNDS = 5  # passes of each width, after one that warms up
 MAX_SECONDS = 1.2  # no round begins later
-
-KEPT_PASSES = 31  # of each range of widths, the newest
-FEWEST_PASSES = 8
-RANGES = (2, 8, 24, 72)  # where the ranges of wider passes begin
-DRIFT = 1.3  # the factor by which the cost must have changed to be set anew
 
 
 def measure_cost(model: LanguageModel) -> CostModel:
@@ -55,49 +50,6 @@ def measure_cost(model: LanguageModel) -> CostModel:
     if len(seconds) < 2:
         raise InputError(f"a context of {context} tokens is too short to measure passes of several")
     return CostModel.from_passes({width: median(taken) for width, taken in seconds.items()})
-
-
-class CostWatch:
-    """Follows what passes take during generations and sets the cost anew when it has drifted.
-
-    Parameters
-    ----------
-    cost
-        What is believed at first.
-    """
-
-    def __init__(self, cost: CostModel) -> None:
-        self.cost = cost
-        self._singles: deque[float] = deque(maxlen=KEPT_PASSES)
-        self._wider: dict[int, deque[tuple[int, float]]] = {
-            start: deque(maxlen=KEPT_PASSES) for start in RANGES
-        }
-
-    def add(self, width: int, seconds: float) -> bool:
-        """Take in a pass of ``width`` tokens, the one before the draft included; say whether the cost changed."""
-        if width < 1 or seconds <= 0:
-            raise InputError(f"a pass has at least 1 token and takes time, got {width} and {seconds}")
-        if width == 1:
-            self._singles.append(seconds)
-        else:
-            self._wider[max(start for start in RANGES if start <= width)].append((width, seconds))
-        observed = self._observed()
-        if observed is None or 1 / DRIFT < observed.per_token / self.cost.per_token < DRIFT:
-            return False
-        self.cost = observed
-        return True
-
-    def _observed(self) -> CostModel | None:
-        """Return the cost by the medians of each range, None while there are too few passes."""
-        known = [passes for passes in self._wider.values() if len(passes) >= FEWEST_PASSES]
-        if not known or len(self._singles) < FEWEST_PASSES:
-            return None
-        medians = {1: median(self._singles)}
-        for passes in known:
-            # Of widths and seconds apart: the range is narrow enough for its passes to lie on a line.
-            width = round(median(width for width, _ in passes))
-            medians[width] = median(taken for _, taken in passes)
-        return CostModel.from_passes(medians)
 
 
 class _EachWidth:

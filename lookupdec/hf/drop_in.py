@@ -15,6 +15,7 @@ from lookupdec.errors import InputError
 from lookupdec.hf.choose import Chooser, Record
 from lookupdec.hf.fixed_target import FixedTarget
 from lookupdec.hf.passes import FixedPasses
+from lookupdec.hf.quick_linear import prepare_quick
 from lookupdec.hf.target import ModelTarget, check_model
 from lookupdec.stats import Stats
 
@@ -61,6 +62,7 @@ def custom_generate(
     if passes is not None and not keeps and (mask is None or bool(mask.all())):
         target = passes.target(chooser, needed=generation_config.max_length - 1, prefill_chunk=chunk)
     if target is None:
+        prepare_quick(model)
         target = ModelTarget(model, model_kwargs, chooser, prefill_chunk=chunk)
 
     def is_last(_token: int) -> bool:

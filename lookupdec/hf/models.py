@@ -32,7 +32,7 @@ from lookupdec.hf.memory import check_fits
 from lookupdec.hf.passes import FixedPasses, Passes
 from lookupdec.hf.quick_linear import prepare_quick
 from lookupdec.hf.target import vocabulary_size
-from lookupdec.hf.watch import Watch
+from lookupdec.hf.watch import CostWatch, Watch
 from lookupdec.policy import CostModel
 
 Message = Mapping[str, Any]
@@ -46,6 +46,9 @@ Exact = Literal["auto", "bitwise", "fixed", "fast"]
 
 _DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
 _HUB_SECONDS = 10.0
+CPU_COST, CPU_HALF_COST = 0.08, 0.05
+"""What a drafted token costs on two CPU cores, in passes of one token: the default model in float32 and bfloat16."""
+
 _Loaded = tuple[PreTrainedModel, PreTrainedTokenizerBase]
 _log = logging.getLogger(__name__)
 
@@ -73,7 +76,7 @@ class LanguageModel:
 
     def measured(self) -> LanguageModel:
         """Return this model with the cost of its passes measured, which takes a second or two."""
-        from lookupdec.hf.cost import CostWatch, measure_cost  # it imports this module
+        from lookupdec.hf.cost import measure_cost  # it imports this module
 
         if self.passes is not None:
             return replace(self, watch=self.passes.watched())
@@ -193,7 +196,8 @@ def load(
     the model can, and dynamic elsewhere. ``context`` is how many tokens that cache has room for; None is what
     the model allows and half of the free memory holds. Longer requests run on dynamic passes.
 
-    ``measure_cost`` times passes, so that drafts are as long as pays on this device; None does so on CUDA.
+    ``measure_cost`` times passes before the first request, so that drafts are as long as pays on this device; None
+    does so on CUDA, and on a CPU begins with what is usual there and follows the passes of requests.
 
     Raises ``ModelError`` with the remedy.
     """
@@ -223,6 +227,10 @@ def load(
         # A context too short to measure in is too short for long drafts.
         with contextlib.suppress(InputError):
             return loaded.measured()
+    if measure_cost is None and chosen_device.type == "cpu":
+        # Near enough to begin with: the passes of the first requests tell the rest.
+        per_token = CPU_COST if network.dtype == torch.float32 else CPU_HALF_COST
+        return replace(loaded, watch=CostWatch(CostModel(per_token)))
     return loaded.measured() if measure_cost else loaded
 
 

@@ -8,6 +8,7 @@ they lie: up to four tokens then take less time than one did. The sums are the s
 from __future__ import annotations
 
 import threading
+import weakref
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -30,6 +31,7 @@ class _Thread(threading.local):
 
 
 _thread = _Thread()
+_tried: weakref.WeakKeyDictionary[torch.nn.Module, bool] = weakref.WeakKeyDictionary()
 
 
 @contextmanager
@@ -46,8 +48,11 @@ def prepare_quick(model: torch.nn.Module) -> bool:
     """Make the linear layers of a model quick within ``quick_passes`` where that is found to save time here.
 
     Tries it on some of the layers, which takes a fraction of a second. Nothing is changed for a model in another
-    dtype, on another device, or so small that it would not matter.
+    dtype, on another device, or so small that it would not matter. A second call costs nothing.
     """
+    if model in _tried:
+        return _tried[model]
+    _tried[model] = False
     layers = [
         layer
         for layer in model.modules()
@@ -57,6 +62,7 @@ def prepare_quick(model: torch.nn.Module) -> bool:
         return False
     for layer in layers:
         layer.forward = QuickLinear(layer)  # type: ignore[assignment]
+    _tried[model] = True
     return True
 
 

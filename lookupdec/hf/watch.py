@@ -17,6 +17,7 @@ from lookupdec.policy import CostModel
 
 KEPT_PASSES = 31  # of each width, the newest
 FEWEST_PASSES = 8
+RANGES = (2, 8, 24, 72)  # where the ranges of wider passes begin, where widths are not fixed
 DRIFT = 1.3  # the factor by which a width's cost must have changed for all to be set anew
 
 
@@ -65,6 +66,49 @@ class WidthWatch:
         self._believed = {known: seen.get(known, before * factor) for known, before in self._believed.items()}
         before, self.cost = self.cost, CostModel.from_widths(self._believed)
         return self.cost != before
+
+
+class CostWatch:
+    """Follows what passes take during generations and sets the cost anew when it has drifted.
+
+    Parameters
+    ----------
+    cost
+        What is believed at first.
+    """
+
+    def __init__(self, cost: CostModel) -> None:
+        self.cost = cost
+        self._singles: deque[float] = deque(maxlen=KEPT_PASSES)
+        self._wider: dict[int, deque[tuple[int, float]]] = {
+            start: deque(maxlen=KEPT_PASSES) for start in RANGES
+        }
+
+    def add(self, width: int, seconds: float) -> bool:
+        """Take in a pass of ``width`` tokens, the one before the draft included; say whether the cost changed."""
+        if width < 1 or seconds <= 0:
+            raise InputError(f"a pass has at least 1 token and takes time, got {width} and {seconds}")
+        if width == 1:
+            self._singles.append(seconds)
+        else:
+            self._wider[max(start for start in RANGES if start <= width)].append((width, seconds))
+        observed = self._observed()
+        if observed is None or 1 / DRIFT < observed.per_token / self.cost.per_token < DRIFT:
+            return False
+        self.cost = observed
+        return True
+
+    def _observed(self) -> CostModel | None:
+        """Return the cost by the medians of each range, None while there are too few passes."""
+        known = [passes for passes in self._wider.values() if len(passes) >= FEWEST_PASSES]
+        if not known or len(self._singles) < FEWEST_PASSES:
+            return None
+        medians = {1: median(self._singles)}
+        for passes in known:
+            # Of widths and seconds apart: the range is narrow enough for its passes to lie on a line.
+            width = round(median(width for width, _ in passes))
+            medians[width] = median(taken for _, taken in passes)
+        return CostModel.from_passes(medians)
 
 
 class WatchedTarget:

@@ -9,7 +9,8 @@ import pytest
 from lookupdec.errors import InputError
 from lookupdec.hf import LanguageModel
 from lookupdec.hf import cost as cost_module
-from lookupdec.hf.cost import FEWEST_PASSES, CostWatch, measure_cost
+from lookupdec.hf.cost import measure_cost
+from lookupdec.hf.watch import FEWEST_PASSES, CostWatch
 from lookupdec.policy import CostModel
 from tests.hf.tiny import byte_tokenizer, tiny_model
 

@@ -15,9 +15,9 @@ import lookupdec.hf.models as models_module
 from lookupdec.decode import PlainDrafter
 from lookupdec.errors import InputError, ModelError, UnsupportedCacheError
 from lookupdec.hf import Settings, custom_generate, generate, load
-from lookupdec.hf.cost import CostWatch
+from lookupdec.hf.models import CPU_COST, CPU_HALF_COST
 from lookupdec.hf.passes import FixedPasses
-from lookupdec.hf.watch import DRIFT, FEWEST_PASSES, WatchedTarget, WidthWatch
+from lookupdec.hf.watch import DRIFT, FEWEST_PASSES, CostWatch, WatchedTarget, WidthWatch
 from lookupdec.policy import CostModel
 from tests.hf.drafters import Known, NaiveCopier
 from tests.hf.tiny import byte_tokenizer, tiny_model, wrap
@@ -40,9 +40,12 @@ def refusal(*args: Any, **options: Any) -> str:
 
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="auto means fixed passes on CUDA")
-def test_a_cpu_has_dynamic_passes_and_no_measured_cost_unless_asked(folder: Path) -> None:
+def test_a_cpu_has_dynamic_passes_and_begins_with_what_is_usual(folder: Path) -> None:
     model = load(folder)
-    assert (model.passes, model.watch, model.cost) == (None, None, None)
+    assert (model.passes, model.cost) == (None, CostModel(per_token=CPU_COST))
+    half = load(folder, dtype="bfloat16", exact="fast")
+    assert half.cost == CostModel(per_token=CPU_HALF_COST)
+    assert load(folder, measure_cost=False).cost is None
 
 
 @pytest.mark.parametrize("passes", ["fixed", "graphs"])

@@ -108,7 +108,7 @@ def test_small_models_and_other_dtypes_are_not_tried() -> None:
 
 def test_a_prepared_model_can_be_prepared_again_and_copied(monkeypatch: pytest.MonkeyPatch) -> None:
     model = prepared(monkeypatch, pays=True).model
-    quick.prepare_quick(model)
+    assert quick.prepare_quick(model)
     prompt = random_prompt(1)
     copied = copy.deepcopy(model)
     with torch.no_grad():
