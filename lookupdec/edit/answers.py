@@ -67,10 +67,13 @@ class _Reading:
         return Answer(self.text, self.complete, tuple(self.warnings))
 
 
-def read_answer(raw: str, original: str, *, finish_reason: str = "stop") -> Answer:
+def read_answer(
+    raw: str, original: str, *, language: str | None = None, finish_reason: str = "stop"
+) -> Answer:
     """Return the new text that ``raw`` gives for ``original``, both with LF line endings.
 
-    ``finish_reason`` is "stop" where the model ended its answer itself. A text without any word is taken for
+    ``language`` is one of ``languages``, in all but Markdown of which code blocks are no content. ``finish_reason``
+    is "stop" where the model ended its answer itself. A text without any word is taken for
     what was asked only where the model closed an empty code block around it.
     """
     if finish_reason == "stop" and raw == original:
@@ -81,6 +84,7 @@ def read_answer(raw: str, original: str, *, finish_reason: str = "stop") -> Answ
     _fit_ends(reading)
     if reading.complete and original.strip() and not (reading.text.strip() or is_emptied):
         reading.doubt("the answer is empty")
+    _find_new_fences(reading, language)
     _find_placeholders(reading)
     _note_deletions(reading)
     return reading.answer()
@@ -106,7 +110,8 @@ def end_of_answer(raw: str, original: str) -> int | None:
     """Return where an answer under way is over: behind the code block around the whole text; None while it goes on.
 
     For texts in which code blocks are no content. Whatever a model adds behind such a block is left out by
-    ``read_answer``, so it need not be written. The block counts once it has the original's last line.
+    ``read_answer``, so it need not be written. The block counts once the original's last line has come in it as often
+    as it stands in the original.
     """
     lines = raw.split("\n")[:-1]
     old_lines = original.split("\n")
@@ -116,7 +121,8 @@ def end_of_answer(raw: str, original: str) -> int | None:
     body, before, _ = _around(blocks[0], lines)
     last_line = next((line for line in reversed(old_lines) if line.strip()), None)
     if (
-        last_line not in body
+        last_line is None
+        or body.count(last_line) < old_lines.count(last_line)
         or not _is_remark([], body, old_lines)
         or not (not before or _is_preamble(before))
     ):
@@ -353,6 +359,17 @@ def _find_placeholders(reading: _Reading) -> None:
         if is_marker(line):
             reading.doubt(f"the answer holds a marker of a prompt: {said!r}")
             return
+
+
+def _find_new_fences(reading: _Reading, language: str | None) -> None:
+    """Talk and code blocks are no source code; in a text of which nobody says what it is they may be meant."""
+    lines = reading.text.split("\n")
+    if language == "markdown" or not _fences(lines) or _fences(reading.original.split("\n")):
+        return
+    if language is None:
+        reading.warnings.append("the answer holds code blocks, which the text did not")
+    elif reading.complete:
+        reading.doubt("the answer holds code blocks with other text around them, and not one text")
 
 
 def _note_deletions(reading: _Reading) -> None:

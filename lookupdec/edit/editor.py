@@ -282,6 +282,7 @@ class Editor:
         parts: list[str] = []
         last: Chunk | None = None
         end: int | None = None
+        line = ""  # the one under way, and what has come since
         # Elsewhere a code block may be content.
         ends_with_block = request.task in ("whole", "part") and request.syntax not in (None, "markdown")
         chunks = self.engine.stream(
@@ -296,19 +297,25 @@ class Editor:
                 parts.append(last.text)
                 if request.on_token is not None:
                     request.on_token(last)
-                if ends_with_block and "\n" in last.text:
+                line += last.text
+                if ends_with_block and _may_close_block(line):
                     end = end_of_answer("".join(parts), question.original)
                     if end is not None:
                         break
+                line = line.rpartition("\n")[2]
         assert last is not None, "an engine yields at least one chunk"
         raw, reason = "".join(parts)[:end], "stop" if end is not None else last.finish_reason or "stop"
         return _Reply(question, raw, reason, last.stats, _read(raw, reason, question, request))
 
 
+def _may_close_block(lines: str) -> bool:
+    return "\n" in lines and ("```" in lines or "~~~" in lines)
+
+
 def _read(raw: str, finish_reason: str, question: Question, request: _Request) -> Answer:
     if request.task == "create":
         return read_new_text(raw, language=request.syntax, finish_reason=finish_reason)
-    return read_answer(raw, question.original, finish_reason=finish_reason)
+    return read_answer(raw, question.original, language=request.syntax, finish_reason=finish_reason)
 
 
 def _region(

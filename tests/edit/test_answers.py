@@ -338,3 +338,31 @@ def test_an_answer_is_over_where_the_block_around_the_text_closes(answer):
 )
 def test_an_answer_that_may_go_on_is_not_over(answer, original):
     assert end_of_answer(answer, original) is None
+
+
+def test_a_last_line_that_stands_earlier_too_does_not_end_an_answer():
+    old = "main() {\n  usage\n}\nusage() {\n  echo hi\n}\nrest() {\n  true\n}\n"
+    new = old.replace("  echo hi\n", "  cat <<EOF\n```\nuse it\n```\nEOF\n")
+    answer = f"```sh\n{new}```\n"
+    ends = [end_of_answer(answer[:end], old) for end in range(len(answer) + 1)]
+    assert ends == [None] * (
+        len(answer) + 1
+    )  # the blocks within pair up with the one around: read as a whole
+    assert read_answer(answer, old, language="bash").complete is False
+
+
+TALK = "I rewrote it as a class.\n\n```python\nclass F:\n    pass\n```\n"
+TWO_BLOCKS = "```python\ndef f():\n    return 2\n```\n\nAnd call it so:\n\n```python\nprint(f())\n```\n"
+
+
+@pytest.mark.parametrize("raw", [TALK, TWO_BLOCKS])
+def test_talk_and_code_blocks_are_never_written_into_source_code(raw):
+    original = "def f():\n    return 1\n\n\nprint(f())\n"
+    answer = read_answer(raw, original, language="python")
+    assert not answer.complete
+    assert "code blocks" in answer.warnings[0]
+    # Nobody says what it is: it may be meant.
+    answer = read_answer(raw, original)
+    assert answer.complete
+    assert "code blocks" in answer.warnings[0]
+    assert read_answer(raw, original, language="markdown").warnings == ()
