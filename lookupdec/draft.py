@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from lookupdec import _copying as copying
+from lookupdec import _drafting as drafting
 from lookupdec import _kernels as kernels
 from lookupdec import _survival as survival
 from lookupdec._kernels import Automaton
@@ -24,7 +25,7 @@ from lookupdec.phrases import PhraseBook
 from lookupdec.policy import MIN_COST, CostModel, SurvivalModel
 
 SOURCES = ("reference", "prompt", "output", "past output", "phrase")
-"""Where drafted tokens can come from, by the codes of ``_copying``."""
+"""Where drafted tokens can come from, by the codes of ``_drafting``."""
 
 OUTPUT_ROOM = 1024  # tokens beyond the prompt that a request's index has room for at first
 DRAFT_ROOM = 1024  # tokens of a draft there is room for at first
@@ -33,7 +34,7 @@ LOCATE_MARGIN = 2  # tokens at either end of a reference that may be cut differe
 
 _NOTHING = np.empty(0, np.int32)
 # Where tokens cost nothing, since the pass is as wide anyway: all that are not out of the question.
-_FILLING_STOPS = np.full(copying.STOP_BINS, 0.02, np.float32)
+_FILLING_STOPS = np.full(drafting.STOP_BINS, 0.02, np.float32)
 
 
 class CopyDrafter:
@@ -169,7 +170,7 @@ class CopyDrafter:
         foretold: Int32Array,
     ) -> int:
         return int(
-            copying.propose(
+            drafting.propose(
                 self._draft[:limit],
                 self._sources,
                 self._survivals,

@@ -19,6 +19,7 @@ import numpy as np
 import numpy.typing as npt
 
 from lookupdec import _copying as copying
+from lookupdec import _drafting as drafting
 from lookupdec import _survival as survival
 from lookupdec.errors import FileError, InputError
 from lookupdec.files import read_bytes, write_atomically
@@ -130,8 +131,8 @@ class CostModel:
 
     def stops(self) -> survival.Float32Array:
         """Return the survival to ask for, shape (STOP_BINS,), by the logarithm of hazard over cost."""
-        bins = np.arange(copying.STOP_BINS) + 0.5
-        ratios = np.exp2(bins / copying.STOP_BINS_PER_OCTAVE - copying.STOP_OCTAVES_BELOW)
+        bins = np.arange(drafting.STOP_BINS) + 0.5
+        ratios = np.exp2(bins / drafting.STOP_BINS_PER_OCTAVE - drafting.STOP_OCTAVES_BELOW)
         caution = CAUTION + CAUTION_A_DECADE * math.log10(self.per_token)
         caution = min(max(caution, LEAST_CAUTION), MOST_CAUTION)
         return np.array([caution * math.exp(-best_exposure(ratio)) for ratio in ratios], np.float32)

@@ -13,6 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lookupdec import _copying as copying
+from lookupdec import _drafting as drafting
 from lookupdec import _kernels as kernels
 from lookupdec import _survival as survival
 from lookupdec.cache import RollingCache
@@ -110,8 +111,8 @@ class TestOracles:
         self, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         fast = drafts_of_an_edit()
-        monkeypatch.setattr(copying, "STEADY_TOKENS", 0)
-        monkeypatch.setattr(copying, "propose", getattr(copying.propose, "py_func", copying.propose))
+        monkeypatch.setattr(drafting, "STEADY_TOKENS", 0)
+        monkeypatch.setattr(drafting, "propose", getattr(drafting.propose, "py_func", drafting.propose))
         full = drafts_of_an_edit()
         assert sum(map(len, full)) > 1000
         assert sum(map(len, fast)) == pytest.approx(sum(map(len, full)), rel=0.05)
@@ -198,8 +199,12 @@ class TestEnds:
 
 @pytest.mark.parametrize(
     ("module", "compiled_in"),
-    [(survival, [kernels]), (copying, [kernels, survival])],
-    ids=["survival", "copying"],
+    [
+        (survival, [kernels]),
+        (copying, [kernels, survival]),
+        (drafting, [kernels, survival, copying]),
+    ],
+    ids=["survival", "copying", "drafting"],
 )
 def test_kernels_kept_compiled_are_those_of_all_their_files(
     module: ModuleType, compiled_in: list[ModuleType]
@@ -214,7 +219,7 @@ def test_kernels_kept_compiled_are_those_of_all_their_files(
 
 def test_the_survival_asked_for_falls_with_the_hazard() -> None:
     stops = CostModel(per_token=0.03).stops()
-    asked = [copying.stop_below(stops, ratio) for ratio in np.geomspace(1e-12, 1e6, 60)]
+    asked = [drafting.stop_below(stops, ratio) for ratio in np.geomspace(1e-12, 1e6, 60)]
     assert asked == sorted(asked, reverse=True)
     assert 0 < asked[-1] < asked[0] <= 1
 

@@ -13,6 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lookupdec import _copying as copying
+from lookupdec import _drafting as drafting
 from lookupdec import _kernels as kernels
 from lookupdec import draft as draft_module
 from lookupdec.cache import RollingCache
@@ -656,7 +657,7 @@ class TestThreads:
 
         drafter = CopyDrafter()
         drafter.begin(DOCUMENT)
-        monkeypatch.setattr(copying, "propose", slow_propose)
+        monkeypatch.setattr(drafting, "propose", slow_propose)
         other = threading.Thread(target=drafter.propose, args=(5,))
         other.start()
         try:
@@ -781,8 +782,8 @@ class TestAnyText:
     @pytest.mark.skipif(not NOT_COMPILED, reason="only Python checks what it reads")
     def test_kernels_stay_inside_their_arrays(self) -> None:
         with pytest.MonkeyPatch.context() as patch:
-            for name in ("propose", "observe"):
-                patch.setattr(copying, name, bounded(getattr(copying, name)))
+            patch.setattr(drafting, "propose", bounded(drafting.propose))
+            patch.setattr(copying, "observe", bounded(copying.observe))
             generator = np.random.default_rng(8)
             for ids in (1, 2, 4, 60):
                 drafter = CopyDrafter(RollingCache(20_000), cost=CostModel(per_token=1e-3))

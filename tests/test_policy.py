@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lookupdec import _copying as copying
+from lookupdec import _drafting as drafting
 from lookupdec import _survival as survival
 from lookupdec.errors import FileError, InputError
 from lookupdec.policy import FORMAT, CostModel, SurvivalModel, best_exposure
@@ -69,7 +70,7 @@ class TestBestExposure:
     def test_the_table_asks_for_the_survival_at_that_length(self) -> None:
         cost = CostModel(per_token=0.01)
         for hazard in (1e-4, 1e-3, 0.01, 0.1, 0.9):
-            asked = copying.stop_below(cost.stops(), hazard / cost.per_token)
+            asked = drafting.stop_below(cost.stops(), hazard / cost.per_token)
             # A bin spans a quarter of an octave.
             near = [0.85 * math.exp(-best_exposure(hazard / cost.per_token * f)) for f in (1.2, 1 / 1.2)]
             assert near[0] <= asked <= near[1]

@@ -83,8 +83,7 @@ def test_nothing_prints_or_unpickles() -> None:
 
 def test_modules_are_of_a_readable_size() -> None:
     long = {path.name: text.count("\n") for path in MODULES if (text := path.read_text()).count("\n") > 450}
-    # Numba inlines within a file; what belongs to one draft stays together.
-    assert set(long) <= {"_copying.py"}
+    assert not long
 
 
 def test_data_folder_holds_no_package() -> None:
