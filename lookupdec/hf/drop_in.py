@@ -16,7 +16,7 @@ from lookupdec.hf.choose import Chooser, Record
 from lookupdec.hf.fixed_target import FixedTarget
 from lookupdec.hf.passes import FixedPasses
 from lookupdec.hf.quick_linear import prepare_quick
-from lookupdec.hf.target import ModelTarget, check_model
+from lookupdec.hf.target import ModelTarget, check_inputs, check_model, is_ids_alone
 from lookupdec.stats import Stats
 
 
@@ -36,9 +36,10 @@ def custom_generate(
 
     The output equals that of plain ``model.generate``; draws come from torch's global random numbers.
     ``drafter=`` and ``stats=`` can be passed to ``model.generate`` along with it, and ``passes=``: passes of fixed
-    widths, on which requests run that have no padding, fit them and want back nothing but ids; the cache that
-    ``generate`` was given then stays empty. transformers hands neither a ``streamer`` nor the ``tokenizer`` for
-    ``stop_strings`` to a callable: use ``lookupdec.hf.stream``, or a ``StopStringCriteria``.
+    widths, on which requests run that fit them, are given nothing but ids (no padding, no positions of their own,
+    no cache that was filled) and want back nothing else; the cache that ``generate`` was given then stays empty.
+    transformers hands neither a ``streamer`` nor the ``tokenizer`` for ``stop_strings`` to a callable: use
+    ``lookupdec.hf.stream``, or a ``StopStringCriteria``.
 
     Raises ``InputError`` for batches, beams and what else is not one growing text, ``UnsupportedCacheError``.
     """
@@ -56,13 +57,12 @@ def custom_generate(
         sample=bool(generation_config.do_sample),
         recorder=record if record.keep_scores or record.keep_logits else None,
     )
-    chunk = generation_config.prefill_chunk_size
-    mask = model_kwargs.get("attention_mask")
     target: ModelTarget | FixedTarget | None = None
-    if passes is not None and not keeps and (mask is None or bool(mask.all())):
-        target = passes.target(chooser, needed=generation_config.max_length - 1, prefill_chunk=chunk)
+    if passes is not None:
+        target = _fixed_target(passes, chooser, input_ids, model_kwargs, generation_config)
     if target is None:
         prepare_quick(model)
+        chunk = generation_config.prefill_chunk_size
         target = ModelTarget(model, model_kwargs, chooser, prefill_chunk=chunk)
 
     def is_last(_token: int) -> bool:
@@ -82,6 +82,20 @@ def custom_generate(
     assert isinstance(target, ModelTarget)
     output[target.cache_name] = target.cache
     return output
+
+
+def _fixed_target(
+    passes: FixedPasses,
+    chooser: Chooser,
+    input_ids: torch.Tensor,
+    inputs: dict[str, Any],
+    config: GenerationConfig,
+) -> FixedTarget | None:
+    """Return a target on the passes, None where the request is not one that they can serve."""
+    check_inputs(inputs)
+    if config.return_dict_in_generate or not is_ids_alone(input_ids, inputs):
+        return None
+    return passes.target(chooser, needed=config.max_length - 1, prefill_chunk=config.prefill_chunk_size)
 
 
 def _check_request(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -43,11 +43,7 @@ class ModelTarget:
         prefill_chunk: int | None = None,
     ) -> None:
         check_model(model)
-        unknown = sorted(
-            name for name, value in inputs.items() if value is not None and name not in _KNOWN_INPUTS
-        )
-        if unknown:
-            raise InputError(f"lookup decoding takes text only: leave out {', '.join(unknown)}")
+        check_inputs(inputs)
         self.cache_name = next((name for name in _CACHE_NAMES if name in inputs), _CACHE_NAMES[0])
         check_cache(inputs.get(self.cache_name), model)
         self.cache: Any = inputs[self.cache_name]
@@ -183,6 +179,27 @@ def check_model(model: PreTrainedModel) -> None:
             f"{type(adapter).__name__} of peft puts tokens before the prompt that are no text: use an adapter "
             "that changes weights, such as LoRA, or plain generate"
         )
+
+
+def check_inputs(inputs: Mapping[str, Any]) -> None:
+    """Refuse model inputs other than text."""
+    unknown = sorted(
+        name for name, value in inputs.items() if value is not None and name not in _KNOWN_INPUTS
+    )
+    if unknown:
+        raise InputError(f"lookup decoding takes text only: leave out {', '.join(unknown)}")
+
+
+def is_ids_alone(ids: torch.Tensor, inputs: Mapping[str, Any]) -> bool:
+    """Whether model inputs say no more than ``ids`` ``[1, n]``: nothing was read, hidden or moved."""
+    cache = next((inputs[name] for name in _CACHE_NAMES if inputs.get(name) is not None), None)
+    mask, positions, count = inputs.get("attention_mask"), inputs.get("position_ids"), ids.shape[1]
+    if cache is not None and not (isinstance(cache, Cache) and int(cache.get_seq_length()) == 0):
+        return False
+    if mask is not None and not (mask.shape == (1, count) and bool(mask.all())):
+        return False
+    usual = torch.arange(count)[None]
+    return positions is None or (positions.shape == usual.shape and bool((positions.cpu() == usual).all()))
 
 
 def check_cache(cache: Any, model: PreTrainedModel) -> None:

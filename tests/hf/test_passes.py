@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import sys
 from dataclasses import replace
 from pathlib import Path
@@ -17,6 +18,7 @@ from lookupdec.errors import InputError, ModelError, UnsupportedCacheError
 from lookupdec.hf import Settings, custom_generate, generate, load
 from lookupdec.hf.models import CPU_COST, CPU_HALF_COST
 from lookupdec.hf.passes import FixedPasses
+from lookupdec.hf.target import read_with_cache
 from lookupdec.hf.watch import DRIFT, FEWEST_PASSES, CostWatch, WatchedTarget, WidthWatch
 from lookupdec.policy import CostModel
 from tests.hf.drafters import Known, NaiveCopier
@@ -293,6 +295,36 @@ def test_the_drop_in_runs_on_fixed_passes_where_it_can(sample: bool) -> None:
         assert results[3].equal(results[1])
         assert bool(ran) == is_fixed
         ran.clear()
+
+
+def cache_of(model: Any, ids: torch.Tensor) -> tuple[str, Any]:
+    """Return a cache that has read ``ids``, and the name that ``generate`` knows it by."""
+    names = inspect.signature(model.prepare_inputs_for_generation).parameters
+    cache = read_with_cache(model, ids, None)[1]
+    return ("cache" if "cache" in names else "past_key_values"), cache
+
+
+def test_the_drop_in_leaves_to_dynamic_passes_what_is_more_than_ids() -> None:
+    model = tiny_model("llama", 1, pad_token_id=0, initializer_range=0.15)
+    passes, ids = FixedPasses(model, context=60), torch.tensor([[4, 5, 7, 3, 5, 7]])
+    read = torch.tensor([[9, 2, 6, 6, 1]])
+
+    def requests() -> list[dict[str, Any]]:
+        name, cache = cache_of(model, read)
+        whole, whole_cache = torch.cat([read, ids], dim=1), cache_of(model, read)[1]
+        return [
+            {"inputs": ids, "position_ids": torch.tensor([[0, 1, 2, 8, 9, 10]])},
+            {"inputs": ids, "attention_mask": torch.ones(1, 11).long(), name: cache},
+            {"inputs": whole, "attention_mask": torch.ones_like(whole), name: whole_cache},
+        ]
+
+    told: dict[str, Any] = {"max_new_tokens": 20, "do_sample": False}
+    for expected, given in zip(requests(), requests(), strict=True):
+        output = model.generate(**given, **told, custom_generate=custom_generate, passes=passes)
+        assert output.equal(model.generate(**expected, **told))
+    with pytest.raises(InputError, match="leave out inputs_embeds"):
+        embeddings = torch.zeros(1, 6, 32)
+        model.generate(ids, inputs_embeds=embeddings, **told, custom_generate=custom_generate, passes=passes)
 
 
 def test_generations_with_a_watch_are_those_without() -> None:
