@@ -63,7 +63,9 @@ def custom_generate(
     if target is None:
         prepare_quick(model)
         chunk = generation_config.prefill_chunk_size
-        target = ModelTarget(model, model_kwargs, chooser, prefill_chunk=chunk)
+        # Newer versions of transformers note it there.
+        length: int | None = getattr(generation_config, "_mask_length", None)
+        target = ModelTarget(model, model_kwargs, chooser, prefill_chunk=chunk, mask_length=length)
 
     def is_last(_token: int) -> bool:
         scores = tuple(record.scores) if record.keep_scores else None
