@@ -19,7 +19,7 @@ from lookupdec.hf import Settings, custom_generate, generate, load
 from lookupdec.hf.models import CPU_COST, CPU_HALF_COST
 from lookupdec.hf.passes import FixedPasses
 from lookupdec.hf.target import read_with_cache
-from lookupdec.hf.watch import DRIFT, FEWEST_PASSES, CostWatch, WatchedTarget, WidthWatch
+from lookupdec.hf.watch import DRIFT, FEWEST_PASSES, STALE_AFTER, CostWatch, WatchedTarget, WidthWatch
 from lookupdec.policy import CostModel
 from tests.hf.drafters import Known, NaiveCopier
 from tests.hf.tiny import byte_tokenizer, tiny_model, wrap
@@ -177,6 +177,16 @@ class TestMeasuring:
         assert not watch.add(500, 1.0)  # several passes in one step
         with pytest.raises(InputError, match="takes time"):
             watch.add(1, 0.0)
+
+    def test_a_width_that_was_dear_for_a_while_is_tried_again(self) -> None:
+        watch = WidthWatch(SECONDS)
+        before = watch.cost
+        for width in (1, 8, 32) * FEWEST_PASSES:
+            watch.add(width, SECONDS[width] * (5.0 if width > 1 else 1.0))
+        assert dict(watch.cost.widths)[8] == pytest.approx(6.0)
+        for _ in range(STALE_AFTER + 2):
+            watch.add(1, SECONDS[1] * 1.2)
+        assert dict(watch.cost.widths) == pytest.approx(dict(before.widths))
 
     def test_a_pass_is_timed_until_its_choices_are_known(self, monkeypatch: pytest.MonkeyPatch) -> None:
         times = iter([1.0, 1.5])
