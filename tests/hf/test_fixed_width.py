@@ -209,6 +209,34 @@ def test_passes_are_as_wide_as_the_next_width() -> None:
     assert widths == [1] * 9
 
 
+class Slow:
+    """Stands for the event of a device that reads its inputs only when it is waited for."""
+
+    def __init__(self, buffers: Any) -> None:
+        self.buffers = buffers
+        self.sent: list[int] | None = None
+        self.read: list[list[int]] = []
+
+    def record(self, stream: Any) -> None:
+        self.sent = self.buffers.view.tolist()
+
+    def synchronize(self) -> None:
+        if self.sent is not None:
+            assert self.buffers.view.tolist() == self.sent
+            self.read.append(self.sent)
+
+
+def test_inputs_are_written_over_only_when_the_device_has_read_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch.cuda, "current_stream", lambda device: None)
+    lane = Lane(tiny_model("llama", 1), room=64)
+    buffers = lane._buffers[2]
+    slow = Slow(buffers)
+    buffers.copied = slow  # type: ignore[assignment]
+    for position in range(3):
+        lane.run(position, [position + 1, 7])
+    assert slow.read == [[0, 1, 7], [1, 2, 7]]
+
+
 def test_a_draft_wider_than_the_widest_pass_is_read_in_several_and_no_further_than_accepted() -> None:
     model, prompt = tiny_model("llama", 6, max_position_embeddings=512), random_prompt(6)
     expected = plain(model, prompt, max_new_tokens=300, do_sample=False)
