@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -88,8 +89,9 @@ class Chooser:
         self._generator = generator
         self._recorder = recorder
         self._length = prompt.shape[-1]
-        self._ids = prompt.new_zeros((1, self._length + limit))
-        self._ids[:, : self._length] = prompt
+        with lasting_tensors():
+            self._ids = prompt.new_zeros((1, self._length + limit))
+            self._ids[:, : self._length] = prompt
         self._unwritten: list[int] = []
 
     @property
@@ -186,6 +188,16 @@ class Chooser:
     def _draw(self, scores: torch.Tensor) -> int:
         chances = torch.nn.functional.softmax(scores, dim=-1)
         return int(torch.multinomial(chances, num_samples=1, generator=self._generator).item())
+
+
+@contextmanager
+def lasting_tensors() -> Iterator[None]:
+    """Make tensors that can be written to at any time, whatever mode the caller is in.
+
+    Those made in ``torch.inference_mode`` could be written to within it alone.
+    """
+    with torch.inference_mode(mode=False), torch.no_grad():
+        yield
 
 
 def sent(ids: Sequence[int], device: torch.device) -> torch.Tensor:

@@ -18,7 +18,7 @@ from transformers import DynamicCache, PreTrainedModel
 
 from lookupdec.errors import UnsupportedCacheError
 from lookupdec.hf import bitwise, memory
-from lookupdec.hf.choose import Chooser
+from lookupdec.hf.choose import Chooser, lasting_tensors
 from lookupdec.hf.fixed_target import FixedTarget
 from lookupdec.hf.fixed_width import CACHE_NAMES, WIDTHS, Lane, Progress, parameters_of
 from lookupdec.hf.pass_check import draft_dependence, static_difference
@@ -88,14 +88,18 @@ class FixedPasses:
         self._fuse, self._progress = fuse, progress
         self._free: list[Lane] = []
         self._lock = threading.Lock()
-        lane = self._new_lane()
+        with lasting_tensors():
+            self._make_first_lane()
+
+    def _make_first_lane(self) -> None:
+        model, lane = self.model, self._new_lane()
         difference = static_difference(model, lane)
         if difference:
             raise UnsupportedCacheError(
                 f"{type(model).__name__} gives other results over a static KV cache ({difference}): {_REMEDY}"
             )
         self._record(lane)
-        self.dependence = draft_dependence(lane) if one_width else ""
+        self.dependence = draft_dependence(lane) if self.one_width else ""
         self._free.append(lane)
 
     def watched(self) -> WidthWatch:
@@ -129,9 +133,10 @@ class FixedPasses:
 
     def _another_lane(self) -> Lane:
         self._room_that_fits(self.room)
-        lane = self._new_lane()
-        lane.read(lane.forward.columns[:1], 0)  # allocates: not while it is recorded
-        self._record(lane)
+        with lasting_tensors():
+            lane = self._new_lane()
+            lane.read(lane.forward.columns[:1], 0)  # allocates: not while it is recorded
+            self._record(lane)
         return lane
 
     def _room_that_fits(self, asked: int | None) -> int:

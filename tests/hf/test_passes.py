@@ -15,7 +15,7 @@ import lookupdec.hf.memory as memory
 import lookupdec.hf.models as models_module
 from lookupdec.decode import PlainDrafter
 from lookupdec.errors import InputError, ModelError, UnsupportedCacheError
-from lookupdec.hf import Settings, custom_generate, generate, load
+from lookupdec.hf import Settings, custom_generate, generate, load, stream
 from lookupdec.hf.models import CPU_COST, CPU_HALF_COST
 from lookupdec.hf.passes import FixedPasses
 from lookupdec.hf.target import read_with_cache
@@ -305,6 +305,28 @@ def test_the_drop_in_runs_on_fixed_passes_where_it_can(sample: bool) -> None:
         assert results[3].equal(results[1])
         assert bool(ran) == is_fixed
         ran.clear()
+
+
+@pytest.mark.parametrize("one_width", [False, True])
+def test_what_is_made_in_inference_mode_serves_outside_of_it(one_width: bool) -> None:
+    model, prompt = tiny_model("llama", 2), [1, 2, 3, 1, 2]
+    expected = generate(wrap(model), prompt, Settings(max_new_tokens=20), drafter=PlainDrafter()).ids
+    with torch.inference_mode():
+        passes = FixedPasses(model, context=60, one_width=one_width)
+        loaded = replace(wrap(model), passes=passes)
+        # Of two at one time the second has a lane of its own, or dynamic passes.
+        streams = [stream(loaded, prompt, Settings(max_new_tokens=20, temperature=t)) for t in (0.0, 0.7)]
+        for chunks in streams:
+            next(chunks)
+        dynamic = stream(wrap(model), prompt, Settings(max_new_tokens=20), drafter=NaiveCopier())
+        next(dynamic)
+    texts = [[token for chunk in chunks for token in chunk.ids] for chunks in (*streams, dynamic)]
+    assert texts[0] == texts[2] == list(expected[1:])
+    assert len(texts[1]) == 19
+    for _ in range(2):
+        assert generate(loaded, prompt, Settings(max_new_tokens=20), drafter=NaiveCopier()).ids == expected
+    with torch.inference_mode():
+        assert generate(loaded, prompt, Settings(max_new_tokens=20), drafter=NaiveCopier()).ids == expected
 
 
 def cache_of(model: Any, ids: torch.Tensor) -> tuple[str, Any]:
