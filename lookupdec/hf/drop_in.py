@@ -11,7 +11,7 @@ from transformers.generation.utils import GenerateDecoderOnlyOutput
 
 from lookupdec.decode import Drafter, decode
 from lookupdec.draft import CopyDrafter
-from lookupdec.errors import InputError
+from lookupdec.errors import ContextFullError, InputError
 from lookupdec.hf.choose import Chooser, Record
 from lookupdec.hf.fixed_target import FixedTarget
 from lookupdec.hf.passes import FixedPasses
@@ -41,7 +41,8 @@ def custom_generate(
     transformers hands neither a ``streamer`` nor the ``tokenizer`` for ``stop_strings`` to a callable: use
     ``lookupdec.hf.stream``, or a ``StopStringCriteria``.
 
-    Raises ``InputError`` for batches, beams and what else is not one growing text, ``UnsupportedCacheError``.
+    Raises ``InputError`` for batches, beams and what else is not one growing text, ``UnsupportedCacheError``, and
+    for passes of one width, which no others can stand in for, ``InputError`` and ``ContextFullError``.
     """
     _check_request(model, input_ids, generation_config, model_kwargs.get("attention_mask"))
     keeps = bool(generation_config.return_dict_in_generate)
@@ -93,11 +94,24 @@ def _fixed_target(
     inputs: dict[str, Any],
     config: GenerationConfig,
 ) -> FixedTarget | None:
-    """Return a target on the passes, None where the request is not one that they can serve."""
+    """Return a target on the passes; None where they cannot serve the request and others may."""
     check_inputs(inputs)
-    if config.return_dict_in_generate or not is_ids_alone(input_ids, inputs):
+    needed, remedy = config.max_length - 1, ""
+    if config.return_dict_in_generate:
+        remedy = "give back nothing but ids: leave out return_dict_in_generate"
+    elif not is_ids_alone(input_ids, inputs):
+        remedy = "read texts from their beginning: leave out padding, position_ids and a cache that has read something"
+    # Instead of passes of one width others would give another text.
+    if remedy and passes.one_width:
+        raise InputError(f"passes of one width {remedy}, or leave out passes")
+    if remedy:
         return None
-    return passes.target(chooser, needed=config.max_length - 1, prefill_chunk=config.prefill_chunk_size)
+    if needed > passes.room and passes.one_width:
+        raise ContextFullError(
+            f"prompt and output may have {config.max_length} tokens, but passes of one width have room for "
+            f"{passes.room + 1}: lower max_new_tokens, or make the passes with a longer context"
+        )
+    return passes.target(chooser, needed=needed, prefill_chunk=config.prefill_chunk_size)
 
 
 def _check_request(

@@ -14,7 +14,7 @@ import torch
 import lookupdec.hf.memory as memory
 import lookupdec.hf.models as models_module
 from lookupdec.decode import PlainDrafter
-from lookupdec.errors import InputError, ModelError, UnsupportedCacheError
+from lookupdec.errors import ContextFullError, InputError, ModelError, UnsupportedCacheError
 from lookupdec.hf import Settings, custom_generate, generate, load, stream
 from lookupdec.hf.models import CPU_COST, CPU_HALF_COST
 from lookupdec.hf.passes import FixedPasses
@@ -357,6 +357,30 @@ def test_the_drop_in_leaves_to_dynamic_passes_what_is_more_than_ids() -> None:
     with pytest.raises(InputError, match="leave out inputs_embeds"):
         embeddings = torch.zeros(1, 6, 32)
         model.generate(ids, inputs_embeds=embeddings, **told, custom_generate=custom_generate, passes=passes)
+
+
+def test_the_drop_in_refuses_what_passes_of_one_width_cannot_serve() -> None:
+    model = tiny_model("llama", 1, pad_token_id=0)
+    passes, ids = FixedPasses(model, context=40, one_width=True), torch.tensor([[4, 5, 7, 3, 5, 7]])
+    told: dict[str, Any] = {"do_sample": False, "custom_generate": custom_generate, "passes": passes}
+    masked = torch.tensor([[0, 1, 1, 1, 1, 1]])
+    for options, error, message in (
+        (
+            {"max_new_tokens": 36},
+            ContextFullError,
+            "may have 42 tokens, but .* room for 41: lower max_new_tokens",
+        ),
+        ({"max_new_tokens": 9, "attention_mask": masked}, InputError, "leave out padding"),
+        (
+            {"max_new_tokens": 9, "return_dict_in_generate": True},
+            InputError,
+            "leave out return_dict_in_generate",
+        ),
+    ):
+        with pytest.raises(error, match=message):
+            model.generate(ids, **options, **told)
+    assert model.generate(ids, max_new_tokens=35, **told).shape == (1, 41)
+    assert len(passes._free) == 1
 
 
 def test_generations_with_a_watch_are_those_without() -> None:
