@@ -73,9 +73,12 @@ def custom_generate(
         return bool(stopping_criteria(chooser.ids, scores).all())
 
     drafter = CopyDrafter() if drafter is None else drafter
-    for _ in decode(target, drafter, input_ids[0].tolist(), limit=limit, is_last=is_last, stats=stats):
-        pass
-    target.finish()
+    try:
+        for _ in decode(target, drafter, input_ids[0].tolist(), limit=limit, is_last=is_last, stats=stats):
+            pass
+        target.finish()
+    finally:
+        target.release()
     sequences = chooser.ids.clone().to(input_ids.device)
     if not keeps:
         return sequences

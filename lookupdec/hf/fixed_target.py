@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 import torch
 
@@ -27,6 +27,8 @@ class FixedTarget:
         self._prefill_chunk = prefill_chunk
         self._position = 0  # of the next id to read
         self._first_logits: torch.Tensor | None = None
+        self.release: Callable[[], object] = lambda: None
+        """Gives the lane back, once; whoever lends it sets this."""
 
     def resume(self, states: States) -> None:
         """Start from the states of the prompt's beginning, which is not read again."""

@@ -107,9 +107,10 @@ class FixedPasses:
         with self._lock:
             lane = self._free.pop() if self._free else None
         lane = lane or self._another_lane()
-        seconds = _seconds(lane)
-        self._free.append(lane)
-        return WidthWatch(seconds)
+        try:
+            return WidthWatch(_seconds(lane))
+        finally:
+            self._free.append(lane)
 
     def target(
         self, chooser: Chooser, *, needed: int, prefill_chunk: int | None = None
@@ -117,7 +118,7 @@ class FixedPasses:
         """Return a target for a request that reads up to ``needed`` tokens.
 
         None where these are more than there is room for, or another request has the lane and a second one
-        is not called for by ``one_width``. The lane comes back when the target is dropped.
+        is not called for by ``one_width``. The lane comes back when the target is released, or dropped.
         """
         if needed > self.room:
             return None
@@ -128,7 +129,8 @@ class FixedPasses:
                 return None
             lane = self._another_lane()
         target = FixedTarget(lane, chooser, prefill_chunk=prefill_chunk)
-        weakref.finalize(target, self._free.append, lane)
+        # Where the generation never begins, nobody ends it.
+        target.release = weakref.finalize(target, self._free.append, lane)
         return target
 
     def _another_lane(self) -> Lane:

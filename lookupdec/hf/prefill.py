@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterator
+from collections.abc import Callable, Generator, Iterator
 from contextlib import closing
 from time import perf_counter
 from typing import Protocol
@@ -26,6 +26,11 @@ class ResumableTarget(Target, Protocol):
 
     def states(self) -> States:
         """Return what was read so far, to be kept; empty where that cannot be."""
+        ...
+
+    @property
+    def release(self) -> Callable[[], object]:
+        """Give back what was lent for the generation, at its end; the target is then no longer used."""
         ...
 
 

@@ -151,6 +151,9 @@ class ModelTarget:
             if hasattr(layer, "record_past"):
                 layer.record_past = False
 
+    def release(self) -> None:
+        """Do nothing: the cache is the caller's."""
+
     @torch.no_grad()
     def _forward(self, ids: torch.Tensor, *, rows: int, is_first: bool) -> torch.Tensor:
         # [rows, vocabulary]: the logits of the last `rows` ids.

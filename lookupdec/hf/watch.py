@@ -199,6 +199,10 @@ class WatchedTarget:
         """Return what was read so far."""
         return self._target.states()
 
+    def release(self) -> None:
+        """Give back what was lent for the generation."""
+        self._target.release()
+
     def step(self, ids: Sequence[int]) -> Iterable[int]:
         """Read ``ids`` and give the choice after each."""
         self._width, self._begun = len(ids), perf_counter()

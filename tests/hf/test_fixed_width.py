@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
+import gc
 from dataclasses import replace
 from typing import Any
 
 import pytest
 import torch
-from transformers import LogitsProcessor
+from transformers import LogitsProcessor, LogitsProcessorList
 
 import lookupdec.hf.fixed_width as fixed_width
 from lookupdec.decode import PlainDrafter
 from lookupdec.errors import ContextFullError, UnsupportedCacheError
-from lookupdec.hf import LanguageModel, Settings, generate, stream
+from lookupdec.hf import LanguageModel, Settings, custom_generate, generate, stream
 from lookupdec.hf.bitwise import prepare
 from lookupdec.hf.fixed_width import Lane
 from lookupdec.hf.pass_check import draft_dependence, static_difference
@@ -344,6 +345,49 @@ def test_a_stream_that_is_dropped_gives_its_lane_back() -> None:
         chunks.close()
         del chunks
         assert len(passes.passes._free) == 1
+
+
+def test_a_lane_comes_back_from_a_generation_that_fails_though_its_error_is_kept() -> None:
+    model = tiny_model("llama", 5)
+    loaded = fixed(model)
+    passes = loaded.passes
+    assert passes is not None
+
+    def fail(input_ids: torch.Tensor, scores: torch.Tensor) -> torch.Tensor:
+        raise RuntimeError("out of order")
+
+    settings = Settings(max_new_tokens=20, logits_processor=[fail])  # type: ignore[list-item]
+    with pytest.raises(RuntimeError, match="out of order") as kept:
+        generate(loaded, [1, 2, 3], settings)
+    assert len(passes._free) == 1
+    ids = torch.tensor([[1, 2, 3]])
+    with pytest.raises(RuntimeError, match="out of order") as other:
+        model.generate(
+            ids,
+            attention_mask=torch.ones_like(ids),
+            max_new_tokens=9,
+            logits_processor=LogitsProcessorList([fail]),
+            custom_generate=custom_generate,
+            passes=passes,
+        )
+    assert len(passes._free) == 1
+    assert kept.traceback
+    assert other.traceback
+
+
+def test_a_lane_is_given_back_once_and_after_a_failed_timing(monkeypatch: pytest.MonkeyPatch) -> None:
+    loaded = fixed(tiny_model("llama", 5))
+    assert loaded.passes is not None
+    chunks = stream(loaded, [1, 2, 3], Settings(max_new_tokens=5))
+    list(chunks)
+    assert len(loaded.passes._free) == 1
+    del chunks
+    gc.collect()
+    assert len(loaded.passes._free) == 1
+    monkeypatch.setattr(Lane, "fetch", lambda *_: 1 / 0)
+    with pytest.raises(ZeroDivisionError):
+        loaded.passes.watched()
+    assert len(loaded.passes._free) == 1
 
 
 def test_a_request_too_long_for_the_static_cache_runs_on_dynamic_passes() -> None:

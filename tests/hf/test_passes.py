@@ -200,6 +200,8 @@ class TestMeasuring:
                 added.append((width, seconds))
                 return False
 
+        released: list[Any] = []
+
         class Echo:
             def resume(self, states: Any) -> None:
                 assert states == ()
@@ -213,6 +215,9 @@ class TestMeasuring:
             def start(self, prompt: Any) -> int:
                 return 1
 
+            def release(self) -> None:
+                released.append(self)
+
             def step(self, ids: Any) -> Any:
                 return iter(ids)
 
@@ -225,7 +230,9 @@ class TestMeasuring:
         assert target.start([1]) == 1
         assert list(target.step([1, 2, 3])) == [1, 2, 3]
         target.rewind(2)
+        target.release()
         assert added == [(3, 0.5)]
+        assert len(released) == 1
 
 
 class TestMemory:
