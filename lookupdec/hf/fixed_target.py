@@ -97,9 +97,11 @@ class FixedTarget:
         if chooser.takes_likeliest:
             agreed, *tokens = fetch(outcome.answer)
             return chooser.told(tokens[: agreed + 1])
-        logits, sought = outcome.logits[:rows], outcome.sought[:rows]
-        made = chooser.at_once(logits, sought[1:])
+        logits, sought = outcome.logits, outcome.sought[:rows]
+        # Where every pass is equally wide, so is what is done with its logits.
+        has_one_width = len(self._lane.widths) == 1
+        made = chooser.at_once(logits if has_one_width else logits[:rows], sought[1:])
         if made is None:
-            return chooser.choices(logits)
+            return chooser.choices(logits[:rows])
         agreed, *tokens = fetch(answer_of(made.tokens, sought))
         return chooser.told(tokens[: agreed + 1], made.states)

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 import torch
-from transformers import LogitsProcessor, LogitsProcessorList
+from transformers import LogitsProcessor, LogitsProcessorList, TemperatureLogitsWarper
 
 import lookupdec.hf.fixed_width as fixed_width
 from lookupdec.decode import PlainDrafter
@@ -464,6 +464,25 @@ class TestOneWidth:
         for drafter in (PlainDrafter(), NaiveCopier()):
             ids_of(passes, random_prompt(1), Settings(max_new_tokens=20), drafter)
         assert set(widths) == {ONE_WIDTH}
+
+    def test_what_is_done_with_logits_is_equally_wide_too(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        model, prompt = fixed(tiny_model("llama", 3), one_width=True), random_prompt(3)
+        settings = Settings(max_new_tokens=20, temperature=0.9, seed=4)
+        rows: list[int] = []
+        process = TemperatureLogitsWarper.__call__
+
+        def count(self: Any, input_ids: torch.Tensor, scores: torch.Tensor) -> torch.Tensor:
+            rows.append(len(scores))
+            return process(self, input_ids, scores)  # type: ignore[no-any-return]
+
+        monkeypatch.setattr(TemperatureLogitsWarper, "__call__", count)
+        texts = []
+        for drafter in (PlainDrafter(), NaiveCopier(), Garbage()):
+            texts.append(ids_of(model, prompt, settings, drafter))
+            assert rows[0] == 1  # after the prompt, of which one row is computed
+            assert set(rows[1:]) == {ONE_WIDTH}
+            rows.clear()
+        assert texts[0] == texts[1] == texts[2]
 
     def test_every_request_has_such_passes(self) -> None:
         model = fixed(tiny_model("llama", 5), one_width=True, context=100)
