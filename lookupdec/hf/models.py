@@ -197,7 +197,8 @@ def load(
     the model allows and half of the free memory holds. Longer requests run on dynamic passes.
 
     ``measure_cost`` times passes before the first request, so that drafts are as long as pays on this device; None
-    does so on CUDA, and on a CPU begins with what is usual there and follows the passes of requests.
+    does so on CUDA and for passes of fixed widths, and on a CPU begins with what is usual there and follows the
+    passes of requests.
 
     Raises ``ModelError`` with the remedy.
     """
@@ -227,6 +228,8 @@ def load(
         # A context too short to measure in is too short for long drafts.
         with contextlib.suppress(InputError):
             return loaded.measured()
+    if measure_cost is None and fixed is not None:
+        return loaded.measured()
     if measure_cost is None and chosen_device.type == "cpu":
         # Near enough to begin with: the passes of the first requests tell the rest.
         per_token = CPU_COST if network.dtype == torch.float32 else CPU_HALF_COST

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections import deque
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from statistics import median
 from time import perf_counter
@@ -176,12 +176,14 @@ def _check_pass(width: int, seconds: float) -> None:
 
 
 class WatchedTarget:
-    """A target whose passes are timed, from the start of a pass until its choices are known."""
+    """A target whose passes are timed, from the start of a pass until its first choice is known.
+
+    The pass is over then; what is made of the other choices takes as long however they were drafted.
+    """
 
     def __init__(self, target: ResumableTarget, watch: Watch) -> None:
         self._target = target
         self._watch = watch
-        self._width, self._begun = 0, 0.0
 
     def start(self, prompt: Ids) -> int:
         """Read the prompt and return the first choice."""
@@ -203,18 +205,23 @@ class WatchedTarget:
         """Give back what was lent for the generation."""
         self._target.release()
 
-    def step(self, ids: Sequence[int]) -> Iterable[int]:
+    def step(self, ids: Sequence[int]) -> Iterator[int]:
         """Read ``ids`` and give the choice after each."""
-        self._width, self._begun = len(ids), perf_counter()
-        return self._target.step(ids)
+        begun = perf_counter()
+        return self._timed(iter(self._target.step(ids)), len(ids), begun)
 
-    def rewind(self, count: int) -> None:
-        """Forget the last ``count`` ids; it comes when the choices of a pass are known."""
-        seconds = perf_counter() - self._begun
-        self._target.rewind(count)
+    def _timed(self, choices: Iterator[int], width: int, begun: float) -> Iterator[int]:
+        first = next(choices)
+        seconds = perf_counter() - begun
         with _adding:
             # A clock may stand still for the shortest of passes.
-            self._watch.add(self._width, max(seconds, 1e-9))
+            self._watch.add(width, max(seconds, 1e-9))
+        yield first
+        yield from choices
+
+    def rewind(self, count: int) -> None:
+        """Forget the last ``count`` ids."""
+        self._target.rewind(count)
 
 
 # Requests of several threads may share a watch.

@@ -132,6 +132,17 @@ class TestMeasuring:
         assert [width for width, _ in model.cost.widths] == [1, 2, 4, 8, 16, 32, 64, 128]
         assert model.cost.widths[0] == (1, 1.0)
 
+    @pytest.mark.parametrize("options", [{"passes": "fixed"}, {"exact": "fixed"}])
+    def test_fixed_passes_on_a_cpu_are_timed_by_width_unless_told_not_to(
+        self, folder: Path, options: Any
+    ) -> None:
+        model = load(folder, device="cpu", **options)
+        assert model.passes is not None
+        assert isinstance(model.watch, WidthWatch)
+        assert model.cost is not None
+        assert [width for width, _ in model.cost.widths] == list(model.passes.widths)
+        assert load(folder, device="cpu", measure_cost=False, **options).watch is None
+
     def test_the_default_drafter_takes_the_measured_cost(
         self, folder: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
@@ -188,8 +199,8 @@ class TestMeasuring:
             watch.add(1, SECONDS[1] * 1.2)
         assert dict(watch.cost.widths) == pytest.approx(dict(before.widths))
 
-    def test_a_pass_is_timed_until_its_choices_are_known(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        times = iter([1.0, 1.5])
+    def test_a_pass_is_timed_until_its_first_choice_is_known(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        times = iter([1.0, 1.5, 9.0])
         monkeypatch.setattr("lookupdec.hf.watch.perf_counter", times.__next__)
         added: list[tuple[int, float]] = []
 
@@ -228,7 +239,10 @@ class TestMeasuring:
         target.resume(target.states())
         assert list(target.prefill([7, 8])) == [7, 8]
         assert target.start([1]) == 1
-        assert list(target.step([1, 2, 3])) == [1, 2, 3]
+        choices = target.step([1, 2, 3])
+        assert next(choices) == 1
+        assert added == [(3, 0.5)]
+        assert list(choices) == [2, 3]
         target.rewind(2)
         target.release()
         assert added == [(3, 0.5)]
