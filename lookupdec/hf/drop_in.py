@@ -17,6 +17,7 @@ from lookupdec.hf.fixed_target import FixedTarget
 from lookupdec.hf.passes import FixedPasses
 from lookupdec.hf.quick_linear import prepare_quick
 from lookupdec.hf.target import ModelTarget, check_inputs, check_model, is_ids_alone
+from lookupdec.hf.watch import usual_cost
 from lookupdec.stats import Stats
 
 
@@ -72,7 +73,8 @@ def custom_generate(
         scores = tuple(record.scores) if record.keep_scores else None
         return bool(stopping_criteria(chooser.ids, scores).all())
 
-    drafter = CopyDrafter() if drafter is None else drafter
+    if drafter is None:
+        drafter = CopyDrafter(cost=usual_cost(model.device, model.dtype))
     try:
         for _ in decode(target, drafter, input_ids[0].tolist(), limit=limit, is_last=is_last, stats=stats):
             pass

@@ -38,7 +38,11 @@ class KeptPrefix:
     """One request between its target and the kept prefixes, None for none of them."""
 
     def __init__(
-        self, prefixes: PrefixCache | None, target: ResumableTarget, ids: list[int], namespace: str
+        self,
+        prefixes: PrefixCache | None,
+        target: ResumableTarget,
+        ids: list[int],
+        namespace: str | None,
     ) -> None:
         self._prefixes = prefixes
         self._target = target

@@ -16,10 +16,19 @@ import lookupdec.hf.models as models_module
 from lookupdec.decode import PlainDrafter
 from lookupdec.errors import ContextFullError, InputError, ModelError, UnsupportedCacheError
 from lookupdec.hf import Settings, custom_generate, generate, load, stream
-from lookupdec.hf.models import CPU_COST, CPU_HALF_COST
 from lookupdec.hf.passes import FixedPasses
 from lookupdec.hf.target import read_with_cache
-from lookupdec.hf.watch import DRIFT, FEWEST_PASSES, STALE_AFTER, CostWatch, WatchedTarget, WidthWatch
+from lookupdec.hf.watch import (
+    CPU_COST,
+    CPU_HALF_COST,
+    DRIFT,
+    FEWEST_PASSES,
+    STALE_AFTER,
+    CostWatch,
+    WatchedTarget,
+    WidthWatch,
+    usual_cost,
+)
 from lookupdec.policy import CostModel
 from tests.hf.drafters import Known, NaiveCopier
 from tests.hf.tiny import byte_tokenizer, tiny_model, wrap
@@ -378,6 +387,22 @@ def test_the_drop_in_leaves_to_dynamic_passes_what_is_more_than_ids() -> None:
     with pytest.raises(InputError, match="leave out inputs_embeds"):
         embeddings = torch.zeros(1, 6, 32)
         model.generate(ids, inputs_embeds=embeddings, **told, custom_generate=custom_generate, passes=passes)
+
+
+def test_the_drop_in_drafts_at_what_is_usual_on_the_device(monkeypatch: pytest.MonkeyPatch) -> None:
+    given: list[CostModel | None] = []
+
+    class Noting(PlainDrafter):
+        def __init__(self, *, cost: CostModel | None = None) -> None:
+            given.append(cost)
+
+    monkeypatch.setattr("lookupdec.hf.drop_in.CopyDrafter", Noting)
+    ids = torch.tensor([[1, 2, 3]])
+    for dtype in (torch.float32, torch.bfloat16):
+        model = tiny_model("llama", 1).to(dtype)
+        model.generate(ids, max_new_tokens=3, do_sample=False, custom_generate=custom_generate)
+    assert given == [CostModel(CPU_COST), CostModel(CPU_HALF_COST)]
+    assert usual_cost(torch.device("cuda"), torch.bfloat16) == CostModel()
 
 
 def test_the_drop_in_refuses_what_passes_of_one_width_cannot_serve() -> None:
