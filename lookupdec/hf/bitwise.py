@@ -21,6 +21,7 @@ from transformers.integrations.sdpa_attention import sdpa_attention_forward
 from transformers.masking_utils import AttentionMaskInterface, sdpa_mask
 
 from lookupdec.hf import row_attention
+from lookupdec.hf.quick_linear import LINEAR
 from lookupdec.hf.row_linear import LinearRule, RowLinear, find_rule
 
 ATTENTION = "lookupdec"
@@ -159,8 +160,8 @@ def _remove(model: PreTrainedModel) -> None:
 
 
 def _linear_layers(model: PreTrainedModel) -> dict[str, torch.nn.Linear]:
-    # Not of a subclass: those compute in their own ways, which the trial passes judge.
-    return {name: module for name, module in model.named_modules() if type(module) is torch.nn.Linear}
+    # Not of other subclasses: those compute in their own ways, which the trial passes judge.
+    return {name: module for name, module in model.named_modules() if type(module) in LINEAR}
 
 
 def _shape(layer: torch.nn.Linear) -> str:

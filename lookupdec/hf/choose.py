@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -88,8 +89,9 @@ class Chooser:
         self._generator = generator
         self._recorder = recorder
         self._length = prompt.shape[-1]
-        self._ids = prompt.new_zeros((1, self._length + limit))
-        self._ids[:, : self._length] = prompt
+        with lasting_tensors():
+            self._ids = prompt.new_zeros((1, self._length + limit))
+            self._ids[:, : self._length] = prompt
         self._unwritten: list[int] = []
 
     @property
@@ -123,15 +125,20 @@ class Chooser:
     def at_once(self, logits: torch.Tensor, draft: torch.Tensor) -> AtOnce | None:
         """Make the choice of every row as if all of ``draft`` came, without waiting for the device.
 
-        ``draft`` is [rows - 1] int64 on the device. The draws are those that ``choices`` would make; ``told``
+        ``draft`` is [drafted] int64 on the device. Of more rows of ``logits`` than the 1 + drafted that are chosen
+        from, the rest is processed with them where processors look at one row: arithmetic may depend on how many
+        there are, and so does not depend on the draft. The draws are those that ``choices`` would make; ``told``
         sets the random numbers back to where the last choice that is taken leaves them. None where choices must
         be made one at a time: for a recorder, and for processors that are not known to have no memory.
         """
         kinds = {type(processor) for processor in self._processors}
         if self._recorder is not None or not kinds <= _MEMORYLESS:
             return None
-        raw = logits.to(device=self._ids.device, dtype=torch.float32, copy=True)
-        if kinds <= _ROW_WISE:
+        rows = 1 + len(draft)
+        is_row_wise = kinds <= _ROW_WISE
+        kept = logits if is_row_wise else logits[:rows]
+        raw = kept.to(device=self._ids.device, dtype=torch.float32, copy=True)
+        if is_row_wise:
             scores: torch.Tensor = self._processors(self.ids.expand(len(raw), -1), raw)  # type: ignore[arg-type]
         else:
             length = self.ids.shape[1]
@@ -140,12 +147,12 @@ class Chooser:
             scores = torch.cat(
                 [
                     self._processors(self._ids[:, : length + row], raw[row : row + 1])  # type: ignore[arg-type]
-                    for row in range(len(raw))
+                    for row in range(rows)
                 ]
             )
         if not self._sample:
-            return AtOnce(scores.argmax(dim=-1))
-        return self._draw_at_once(torch.nn.functional.softmax(scores, dim=-1))
+            return AtOnce(scores[:rows].argmax(dim=-1))
+        return self._draw_at_once(torch.nn.functional.softmax(scores, dim=-1)[:rows])
 
     def _draw_at_once(self, chances: torch.Tensor) -> AtOnce:
         # What torch.multinomial does for one draw, which would wait for the device to check its input.
@@ -186,6 +193,16 @@ class Chooser:
     def _draw(self, scores: torch.Tensor) -> int:
         chances = torch.nn.functional.softmax(scores, dim=-1)
         return int(torch.multinomial(chances, num_samples=1, generator=self._generator).item())
+
+
+@contextmanager
+def lasting_tensors() -> Iterator[None]:
+    """Make tensors that can be written to at any time, whatever mode the caller is in.
+
+    Those made in ``torch.inference_mode`` could be written to within it alone.
+    """
+    with torch.inference_mode(mode=False), torch.no_grad():
+        yield
 
 
 def sent(ids: Sequence[int], device: torch.device) -> torch.Tensor:

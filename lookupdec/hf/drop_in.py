@@ -11,12 +11,13 @@ from transformers.generation.utils import GenerateDecoderOnlyOutput
 
 from lookupdec.decode import Drafter, decode
 from lookupdec.draft import CopyDrafter
-from lookupdec.errors import InputError
+from lookupdec.errors import ContextFullError, InputError
 from lookupdec.hf.choose import Chooser, Record
 from lookupdec.hf.fixed_target import FixedTarget
 from lookupdec.hf.passes import FixedPasses
 from lookupdec.hf.quick_linear import prepare_quick
-from lookupdec.hf.target import ModelTarget, check_model
+from lookupdec.hf.target import ModelTarget, check_inputs, check_model, is_ids_alone
+from lookupdec.hf.watch import usual_cost
 from lookupdec.stats import Stats
 
 
@@ -36,11 +37,13 @@ def custom_generate(
 
     The output equals that of plain ``model.generate``; draws come from torch's global random numbers.
     ``drafter=`` and ``stats=`` can be passed to ``model.generate`` along with it, and ``passes=``: passes of fixed
-    widths, on which requests run that have no padding, fit them and want back nothing but ids; the cache that
-    ``generate`` was given then stays empty. transformers hands neither a ``streamer`` nor the ``tokenizer`` for
-    ``stop_strings`` to a callable: use ``lookupdec.hf.stream``, or a ``StopStringCriteria``.
+    widths, on which requests run that fit them, are given nothing but ids (no padding, no positions of their own,
+    no cache that was filled) and want back nothing else; the cache that ``generate`` was given then stays empty.
+    transformers hands neither a ``streamer`` nor the ``tokenizer`` for ``stop_strings`` to a callable: use
+    ``lookupdec.hf.stream``, or a ``StopStringCriteria``.
 
-    Raises ``InputError`` for batches, beams and what else is not one growing text, ``UnsupportedCacheError``.
+    Raises ``InputError`` for batches, beams and what else is not one growing text, ``UnsupportedCacheError``, and
+    for passes of one width, which no others can stand in for, ``InputError`` and ``ContextFullError``.
     """
     _check_request(model, input_ids, generation_config, model_kwargs.get("attention_mask"))
     keeps = bool(generation_config.return_dict_in_generate)
@@ -56,23 +59,28 @@ def custom_generate(
         sample=bool(generation_config.do_sample),
         recorder=record if record.keep_scores or record.keep_logits else None,
     )
-    chunk = generation_config.prefill_chunk_size
-    mask = model_kwargs.get("attention_mask")
     target: ModelTarget | FixedTarget | None = None
-    if passes is not None and not keeps and (mask is None or bool(mask.all())):
-        target = passes.target(chooser, needed=generation_config.max_length - 1, prefill_chunk=chunk)
+    if passes is not None:
+        target = _fixed_target(passes, chooser, input_ids, model_kwargs, generation_config)
     if target is None:
         prepare_quick(model)
-        target = ModelTarget(model, model_kwargs, chooser, prefill_chunk=chunk)
+        chunk = generation_config.prefill_chunk_size
+        # Newer versions of transformers note it there.
+        length: int | None = getattr(generation_config, "_mask_length", None)
+        target = ModelTarget(model, model_kwargs, chooser, prefill_chunk=chunk, mask_length=length)
 
     def is_last(_token: int) -> bool:
         scores = tuple(record.scores) if record.keep_scores else None
         return bool(stopping_criteria(chooser.ids, scores).all())
 
-    drafter = CopyDrafter() if drafter is None else drafter
-    for _ in decode(target, drafter, input_ids[0].tolist(), limit=limit, is_last=is_last, stats=stats):
-        pass
-    target.finish()
+    if drafter is None:
+        drafter = CopyDrafter(cost=usual_cost(model.device, model.dtype))
+    try:
+        for _ in decode(target, drafter, input_ids[0].tolist(), limit=limit, is_last=is_last, stats=stats):
+            pass
+        target.finish()
+    finally:
+        target.release()
     sequences = chooser.ids.clone().to(input_ids.device)
     if not keeps:
         return sequences
@@ -82,6 +90,33 @@ def custom_generate(
     assert isinstance(target, ModelTarget)
     output[target.cache_name] = target.cache
     return output
+
+
+def _fixed_target(
+    passes: FixedPasses,
+    chooser: Chooser,
+    input_ids: torch.Tensor,
+    inputs: dict[str, Any],
+    config: GenerationConfig,
+) -> FixedTarget | None:
+    """Return a target on the passes; None where they cannot serve the request and others may."""
+    check_inputs(inputs)
+    needed, remedy = config.max_length - 1, ""
+    if config.return_dict_in_generate:
+        remedy = "give back nothing but ids: leave out return_dict_in_generate"
+    elif not is_ids_alone(input_ids, inputs):
+        remedy = "read texts from their beginning: leave out padding, position_ids and a cache that has read something"
+    # Instead of passes of one width others would give another text.
+    if remedy and passes.one_width:
+        raise InputError(f"passes of one width {remedy}, or leave out passes")
+    if remedy:
+        return None
+    if needed > passes.room and passes.one_width:
+        raise ContextFullError(
+            f"prompt and output may have {config.max_length} tokens, but passes of one width have room for "
+            f"{passes.room + 1}: lower max_new_tokens, or make the passes with a longer context"
+        )
+    return passes.target(chooser, needed=needed, prefill_chunk=config.prefill_chunk_size)
 
 
 def _check_request(

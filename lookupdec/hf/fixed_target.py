@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 import torch
 
@@ -27,6 +27,8 @@ class FixedTarget:
         self._prefill_chunk = prefill_chunk
         self._position = 0  # of the next id to read
         self._first_logits: torch.Tensor | None = None
+        self.release: Callable[[], object] = lambda: None
+        """Gives the lane back, once; whoever lends it sets this."""
 
     def resume(self, states: States) -> None:
         """Start from the states of the prompt's beginning, which is not read again."""
@@ -95,9 +97,11 @@ class FixedTarget:
         if chooser.takes_likeliest:
             agreed, *tokens = fetch(outcome.answer)
             return chooser.told(tokens[: agreed + 1])
-        logits, sought = outcome.logits[:rows], outcome.sought[:rows]
-        made = chooser.at_once(logits, sought[1:])
+        logits, sought = outcome.logits, outcome.sought[:rows]
+        # Where every pass is equally wide, so is what is done with its logits.
+        has_one_width = len(self._lane.widths) == 1
+        made = chooser.at_once(logits if has_one_width else logits[:rows], sought[1:])
         if made is None:
-            return chooser.choices(logits)
+            return chooser.choices(logits[:rows])
         agreed, *tokens = fetch(answer_of(made.tokens, sought))
         return chooser.told(tokens[: agreed + 1], made.states)

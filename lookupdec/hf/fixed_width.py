@@ -115,17 +115,33 @@ def answer_of(choices: torch.Tensor, sought: torch.Tensor) -> torch.Tensor:
 
 @dataclass(slots=True)
 class _Buffers:
-    """The inputs and answers of one width, on the device and, pinned where there is a GPU, on the host."""
+    """The inputs of one width, on the device and, pinned where there is a GPU, on the host.
+
+    ``copied`` tells when those of the host have been read, where that is not so at once.
+    """
 
     inputs: torch.Tensor
     host_inputs: torch.Tensor
     view: npt.NDArray[np.int64]
+    copied: torch.cuda.Event | None = None
 
     @classmethod
     def new(cls, width: int, device: torch.device) -> _Buffers:
         host = torch.full((1 + width,), _PADDING, dtype=torch.int64, pin_memory=device.type == "cuda")
         host[0] = 0
-        return cls(host.to(device, copy=True), host, host.numpy())
+        copied = torch.cuda.Event() if device.type == "cuda" else None  # type: ignore[no-untyped-call]
+        return cls(host.to(device, copy=True), host, host.numpy(), copied)
+
+    def write(self, position: int, ids: Sequence[int]) -> None:
+        """Send the inputs of a pass to the device, those of the last pass having arrived there."""
+        if self.copied is not None:
+            self.copied.synchronize()
+        self.view[0] = position
+        self.view[1 : 1 + len(ids)] = ids
+        self.view[1 + len(ids) :] = _PADDING
+        self.inputs.copy_(self.host_inputs, non_blocking=True)
+        if self.copied is not None:
+            self.copied.record(torch.cuda.current_stream(self.inputs.device))
 
 
 class Lane:
@@ -202,13 +218,8 @@ class Lane:
     def run(self, position: int, ids: Sequence[int]) -> Outcome:
         """Read ``ids`` at ``position`` and the ones after it; the answer is still on its way."""
         width = self.width_for(len(ids))
-        buffers = self._buffers[width]
-        buffers.view[0] = position
-        buffers.view[1 : 1 + len(ids)] = [
-            token if 0 <= token < self._vocabulary else _PADDING for token in ids
-        ]
-        buffers.view[1 + len(ids) :] = _PADDING
-        buffers.inputs.copy_(buffers.host_inputs, non_blocking=True)
+        known = [token if 0 <= token < self._vocabulary else _PADDING for token in ids]
+        self._buffers[width].write(position, known)
         self._written = max(self._written, position + width)
         keys = self.keys_for(position + len(ids))
         captured = self._graphs.get((width, keys))

@@ -163,21 +163,24 @@ def stream(
     target = target_for(model, prepared, chooser, limit=limit)
     expected = _reference(model, reference)
 
-    kept = KeptPrefix(prefixes if model.may_resume else None, target, ids, namespace or "")
+    kept = KeptPrefix(prefixes if model.may_resume else None, target, ids, namespace)
 
     def steps(stats: Stats) -> Generator[Step, None, None]:
-        yield from kept.prefill(stats)
-        passes = decode(
-            target,
-            CopyDrafter(cost=model.cost) if drafter is None else drafter,
-            ids,
-            limit=limit,
-            is_last=ending.is_last,
-            stats=stats,
-            reference=expected,
-            namespace=namespace,
-        )
-        yield from kept.follow(passes)
+        try:
+            yield from kept.prefill(stats)
+            passes = decode(
+                target,
+                CopyDrafter(cost=model.cost) if drafter is None else drafter,
+                ids,
+                limit=limit,
+                is_last=ending.is_last,
+                stats=stats,
+                reference=expected,
+                namespace=namespace,
+            )
+            yield from kept.follow(passes)
+        finally:
+            target.release()
 
     return _chunks(steps, ending, limit)
 

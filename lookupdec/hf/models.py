@@ -32,7 +32,7 @@ from lookupdec.hf.memory import check_fits
 from lookupdec.hf.passes import FixedPasses, Passes
 from lookupdec.hf.quick_linear import prepare_quick
 from lookupdec.hf.target import vocabulary_size
-from lookupdec.hf.watch import CostWatch, Watch
+from lookupdec.hf.watch import CostWatch, Watch, usual_cost
 from lookupdec.policy import CostModel
 
 Message = Mapping[str, Any]
@@ -46,8 +46,6 @@ Exact = Literal["auto", "bitwise", "fixed", "fast"]
 
 _DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
 _HUB_SECONDS = 10.0
-CPU_COST, CPU_HALF_COST = 0.08, 0.05
-"""What a drafted token costs on two CPU cores, in passes of one token: the default model in float32 and bfloat16."""
 
 _Loaded = tuple[PreTrainedModel, PreTrainedTokenizerBase]
 _log = logging.getLogger(__name__)
@@ -197,7 +195,8 @@ def load(
     the model allows and half of the free memory holds. Longer requests run on dynamic passes.
 
     ``measure_cost`` times passes before the first request, so that drafts are as long as pays on this device; None
-    does so on CUDA, and on a CPU begins with what is usual there and follows the passes of requests.
+    does so on CUDA and for passes of fixed widths, and on a CPU begins with what is usual there and follows the
+    passes of requests.
 
     Raises ``ModelError`` with the remedy.
     """
@@ -227,10 +226,11 @@ def load(
         # A context too short to measure in is too short for long drafts.
         with contextlib.suppress(InputError):
             return loaded.measured()
+    if measure_cost is None and fixed is not None:
+        return loaded.measured()
     if measure_cost is None and chosen_device.type == "cpu":
         # Near enough to begin with: the passes of the first requests tell the rest.
-        per_token = CPU_COST if network.dtype == torch.float32 else CPU_HALF_COST
-        return replace(loaded, watch=CostWatch(CostModel(per_token)))
+        return replace(loaded, watch=CostWatch(usual_cost(chosen_device, network.dtype)))
     return loaded.measured() if measure_cost else loaded
 
 

@@ -18,7 +18,7 @@ from transformers import DynamicCache, PreTrainedModel
 
 from lookupdec.errors import UnsupportedCacheError
 from lookupdec.hf import bitwise, memory
-from lookupdec.hf.choose import Chooser
+from lookupdec.hf.choose import Chooser, lasting_tensors
 from lookupdec.hf.fixed_target import FixedTarget
 from lookupdec.hf.fixed_width import CACHE_NAMES, WIDTHS, Lane, Progress, parameters_of
 from lookupdec.hf.pass_check import draft_dependence, static_difference
@@ -88,14 +88,18 @@ class FixedPasses:
         self._fuse, self._progress = fuse, progress
         self._free: list[Lane] = []
         self._lock = threading.Lock()
-        lane = self._new_lane()
+        with lasting_tensors():
+            self._make_first_lane()
+
+    def _make_first_lane(self) -> None:
+        model, lane = self.model, self._new_lane()
         difference = static_difference(model, lane)
         if difference:
             raise UnsupportedCacheError(
                 f"{type(model).__name__} gives other results over a static KV cache ({difference}): {_REMEDY}"
             )
         self._record(lane)
-        self.dependence = draft_dependence(lane) if one_width else ""
+        self.dependence = draft_dependence(lane) if self.one_width else ""
         self._free.append(lane)
 
     def watched(self) -> WidthWatch:
@@ -103,9 +107,10 @@ class FixedPasses:
         with self._lock:
             lane = self._free.pop() if self._free else None
         lane = lane or self._another_lane()
-        seconds = _seconds(lane)
-        self._free.append(lane)
-        return WidthWatch(seconds)
+        try:
+            return WidthWatch(_seconds(lane))
+        finally:
+            self._free.append(lane)
 
     def target(
         self, chooser: Chooser, *, needed: int, prefill_chunk: int | None = None
@@ -113,7 +118,7 @@ class FixedPasses:
         """Return a target for a request that reads up to ``needed`` tokens.
 
         None where these are more than there is room for, or another request has the lane and a second one
-        is not called for by ``one_width``. The lane comes back when the target is dropped.
+        is not called for by ``one_width``. The lane comes back when the target is released, or dropped.
         """
         if needed > self.room:
             return None
@@ -124,14 +129,16 @@ class FixedPasses:
                 return None
             lane = self._another_lane()
         target = FixedTarget(lane, chooser, prefill_chunk=prefill_chunk)
-        weakref.finalize(target, self._free.append, lane)
+        # Where the generation never begins, nobody ends it.
+        target.release = weakref.finalize(target, self._free.append, lane)
         return target
 
     def _another_lane(self) -> Lane:
         self._room_that_fits(self.room)
-        lane = self._new_lane()
-        lane.read(lane.forward.columns[:1], 0)  # allocates: not while it is recorded
-        self._record(lane)
+        with lasting_tensors():
+            lane = self._new_lane()
+            lane.read(lane.forward.columns[:1], 0)  # allocates: not while it is recorded
+            self._record(lane)
         return lane
 
     def _room_that_fits(self, asked: int | None) -> int:

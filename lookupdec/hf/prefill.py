@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterator
+from collections.abc import Callable, Generator, Iterator
 from contextlib import closing
 from time import perf_counter
 from typing import Protocol
@@ -28,12 +28,21 @@ class ResumableTarget(Target, Protocol):
         """Return what was read so far, to be kept; empty where that cannot be."""
         ...
 
+    @property
+    def release(self) -> Callable[[], object]:
+        """Give back what was lent for the generation, at its end; the target is then no longer used."""
+        ...
+
 
 class KeptPrefix:
     """One request between its target and the kept prefixes, None for none of them."""
 
     def __init__(
-        self, prefixes: PrefixCache | None, target: ResumableTarget, ids: list[int], namespace: str
+        self,
+        prefixes: PrefixCache | None,
+        target: ResumableTarget,
+        ids: list[int],
+        namespace: str | None,
     ) -> None:
         self._prefixes = prefixes
         self._target = target

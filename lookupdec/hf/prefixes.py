@@ -24,7 +24,7 @@ _SHORTEST = 16  # tokens: below that, looking and copying cost more than reading
 
 @dataclass(frozen=True, slots=True, eq=False)  # eq: entries are found by identity
 class _Entry:
-    namespace: str
+    namespace: str | None
     ids: npt.NDArray[np.int32]
     states: States
     nbytes: int
@@ -67,7 +67,7 @@ class PrefixCache:
         with self._lock:
             self._entries = []
 
-    def find(self, ids: Ids, namespace: str = "") -> States:
+    def find(self, ids: Ids, namespace: str | None = None) -> States:
         """Return the states of the longest kept beginning of ``ids``, empty where there is none.
 
         At least one id is left to read, for the choice after the last one.
@@ -84,7 +84,7 @@ class PrefixCache:
             self._entries.append(best)
         return [(keys[:, :, :length], values[:, :, :length]) for keys, values in best.states]
 
-    def add(self, ids: Ids, states: States, namespace: str = "") -> None:
+    def add(self, ids: Ids, states: States, namespace: str | None = None) -> None:
         """Keep the states of ``ids``, one position an id, in the place of entries that they contain."""
         read = np.array(ids, np.int32)
         nbytes = read.nbytes + sum(tensor.untyped_storage().nbytes() for pair in states for tensor in pair)

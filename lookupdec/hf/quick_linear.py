@@ -56,29 +56,35 @@ def prepare_quick(model: torch.nn.Module) -> bool:
     layers = [
         layer
         for layer in model.modules()
-        if type(layer) is torch.nn.Linear and _is_meant(layer.weight) and "forward" not in vars(layer)
+        if isinstance(layer, LINEAR)
+        and type(layer) in LINEAR
+        and _is_plain(layer.weight)
+        and "forward" not in vars(layer)
     ]
     if not _is_quicker(layers):
         return False
     for layer in layers:
-        layer.forward = QuickLinear(layer)  # type: ignore[assignment]
+        layer.__class__ = QuickLinear
     _tried[model] = True
     return True
 
 
-class QuickLinear:
-    """The ``forward`` of one linear layer: with the sides of its product exchanged where that is quicker."""
+class QuickLinear(torch.nn.Linear):
+    """A linear layer that exchanges the sides of its product where that is quicker.
 
-    def __init__(self, layer: torch.nn.Linear) -> None:
-        self._layer = layer
+    Layers become one by their class alone, so that copies, saved files and adapters see the layer that it was.
+    """
 
-    def __call__(self, inputs: torch.Tensor) -> torch.Tensor:
-        """Apply the layer to ``inputs`` ``[..., in_features]``."""
-        weight, bias = self._layer.weight, self._layer.bias
-        rows = inputs.numel() // inputs.shape[-1]
-        if not (_thread.is_active and 0 < rows <= MOST_ROWS and _is_meant(inputs) and _is_meant(weight)):
-            return functional.linear(inputs, weight, bias)
-        return exchanged(inputs, weight, bias)
+    def forward(self, input: torch.Tensor) -> torch.Tensor:
+        """Apply the layer to ``input`` ``[..., in_features]``."""
+        weight, bias = self.weight, self.bias
+        # Where something stands in for this method and calls it, that decides how to compute.
+        is_meant = (
+            _thread.is_active and "forward" not in vars(self) and _is_meant(input) and _is_plain(weight)
+        )
+        if is_meant and 0 < input.shape[:-1].numel() <= MOST_ROWS:
+            return exchanged(input, weight, bias)
+        return functional.linear(input, weight, bias)
 
 
 def exchanged(inputs: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None) -> torch.Tensor:
@@ -93,6 +99,15 @@ def exchanged(inputs: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | N
     if bias is not None:
         out += bias
     return out.reshape(*inputs.shape[:-1], weight.shape[0])
+
+
+LINEAR = (torch.nn.Linear, QuickLinear)
+"""The classes of layers that compute as plain linear layers do; other subclasses have ways of their own."""
+
+
+def _is_plain(weight: torch.Tensor) -> bool:
+    # Quantised weights are tensors of classes of their own, which know how to be multiplied.
+    return type(weight) is torch.nn.Parameter and _is_meant(weight)
 
 
 def _is_meant(tensor: torch.Tensor) -> bool:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -28,7 +28,8 @@ class ModelTarget:
 
     ``inputs`` are the model inputs that ``generate`` of transformers prepared for the prompt, the cache among
     them under the name this version of transformers gives it. ``prefill_chunk`` is how many tokens of the
-    prompt one pass reads; None reads it in one.
+    prompt one pass reads; None reads it in one. ``mask_length`` is how long the mask was, where transformers took it
+    out of the inputs because it hid nothing.
 
     Raises ``UnsupportedCacheError`` where the cache cannot be rolled back, and ``InputError`` for model
     inputs other than text.
@@ -41,13 +42,10 @@ class ModelTarget:
         chooser: Chooser,
         *,
         prefill_chunk: int | None = None,
+        mask_length: int | None = None,
     ) -> None:
         check_model(model)
-        unknown = sorted(
-            name for name, value in inputs.items() if value is not None and name not in _KNOWN_INPUTS
-        )
-        if unknown:
-            raise InputError(f"lookup decoding takes text only: leave out {', '.join(unknown)}")
+        check_inputs(inputs)
         self.cache_name = next((name for name in _CACHE_NAMES if name in inputs), _CACHE_NAMES[0])
         check_cache(inputs.get(self.cache_name), model)
         self.cache: Any = inputs[self.cache_name]
@@ -56,13 +54,16 @@ class ModelTarget:
         self._vocabulary = vocabulary_size(model)
         self._chooser = chooser
         self._mask: torch.Tensor | None = inputs.get("attention_mask")
+        self._mask_length = mask_length if self._mask is None else self._mask.shape[1]
         self._positions: torch.Tensor | None = inputs.get("position_ids")
+        self._is_resumed = False
         self._keeps_logits = "logits_to_keep" in inputs
         self._prefill_chunk = prefill_chunk
         self._first_logits: torch.Tensor | None = None
 
     def resume(self, states: States) -> None:
         """Fill the empty cache with the states of the prompt's beginning, which is not read again."""
+        self._is_resumed = bool(states)
         for number, (keys, values) in enumerate(states):
             self.cache.update(keys, values, number)
 
@@ -85,8 +86,8 @@ class ModelTarget:
             return
         ids = torch.tensor([[int(token) for token in prompt]], device=self._model.device)
         already_read = self.cache.get_seq_length()
-        if already_read and (self._positions is None or self._positions.shape[-1] == ids.shape[1]):
-            # The cache holds the beginning of these ids.
+        # The cache may hold the beginning of these ids, or what comes before them.
+        if already_read and (self._is_resumed or self._is_whole_text(ids.shape[1])):
             ids = ids[:, already_read:]
         mask, positions, unread = self._mask, self._positions, ids.shape[1]
         for chunk in torch.split(ids, self._prefill_chunk or unread, dim=-1):
@@ -102,6 +103,12 @@ class ModelTarget:
                 yield
         self._keep_last_position(0)
         self._first_logits = logits
+
+    def _is_whole_text(self, count: int) -> bool:
+        # As transformers tells it: a mask is of all that was read and is to be read.
+        if self._mask_length is not None:
+            return self._mask_length == count
+        return self._positions is None or self._positions.shape[-1] == count
 
     def step(self, ids: Sequence[int]) -> Iterator[int]:
         """Read ``ids`` in one pass and give the choice after each."""
@@ -144,6 +151,9 @@ class ModelTarget:
             if hasattr(layer, "record_past"):
                 layer.record_past = False
 
+    def release(self) -> None:
+        """Do nothing: the cache is the caller's."""
+
     @torch.no_grad()
     def _forward(self, ids: torch.Tensor, *, rows: int, is_first: bool) -> torch.Tensor:
         # [rows, vocabulary]: the logits of the last `rows` ids.
@@ -183,6 +193,27 @@ def check_model(model: PreTrainedModel) -> None:
             f"{type(adapter).__name__} of peft puts tokens before the prompt that are no text: use an adapter "
             "that changes weights, such as LoRA, or plain generate"
         )
+
+
+def check_inputs(inputs: Mapping[str, Any]) -> None:
+    """Refuse model inputs other than text."""
+    unknown = sorted(
+        name for name, value in inputs.items() if value is not None and name not in _KNOWN_INPUTS
+    )
+    if unknown:
+        raise InputError(f"lookup decoding takes text only: leave out {', '.join(unknown)}")
+
+
+def is_ids_alone(ids: torch.Tensor, inputs: Mapping[str, Any]) -> bool:
+    """Whether model inputs say no more than ``ids`` ``[1, n]``: nothing was read, hidden or moved."""
+    cache = next((inputs[name] for name in _CACHE_NAMES if inputs.get(name) is not None), None)
+    mask, positions, count = inputs.get("attention_mask"), inputs.get("position_ids"), ids.shape[1]
+    if cache is not None and not (isinstance(cache, Cache) and int(cache.get_seq_length()) == 0):
+        return False
+    if mask is not None and not (mask.shape == (1, count) and bool(mask.all())):
+        return False
+    usual = torch.arange(count)[None]
+    return positions is None or (positions.shape == usual.shape and bool((positions.cpu() == usual).all()))
 
 
 def check_cache(cache: Any, model: PreTrainedModel) -> None:

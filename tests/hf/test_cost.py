@@ -10,7 +10,7 @@ from lookupdec.errors import InputError
 from lookupdec.hf import LanguageModel
 from lookupdec.hf import cost as cost_module
 from lookupdec.hf.cost import measure_cost
-from lookupdec.hf.watch import FEWEST_PASSES, CostWatch
+from lookupdec.hf.watch import DEAREST, FEWEST_PASSES, STALE_AFTER, CostWatch
 from lookupdec.policy import CostModel
 from tests.hf.tiny import byte_tokenizer, tiny_model
 
@@ -130,6 +130,36 @@ class TestWatch:
             assert not watch.add(64, 4.0)
         assert not watch.add(1, 0.04)
         assert watch.add(64, 4.0)
+
+    def test_a_cost_beyond_what_any_draft_pays_still_lets_drafts_be_tried(self) -> None:
+        watch = CostWatch(CostModel(per_token=0.08))
+        for width in (1, 3) * FEWEST_PASSES:
+            watch.add(width, line(1.1, width))
+        assert watch.cost.per_token == DEAREST
+        assert CostWatch(CostModel(per_token=3.0)).cost.per_token == DEAREST
+
+    def test_a_busy_while_is_forgotten_when_nothing_is_drafted_after_it(self) -> None:
+        watch = CostWatch(CostModel(per_token=0.08))
+        for width in (1,) * FEWEST_PASSES + (3,) * FEWEST_PASSES:
+            watch.add(width, line(0.08, width) * (2.5 if width > 1 else 1.0))
+        assert watch.cost.per_token == DEAREST
+        changes = [watch.add(1, line(0.08, 1)) for _ in range(STALE_AFTER + 1)]
+        assert changes.index(True) == STALE_AFTER
+        assert watch.cost.per_token == 0.08
+        # A few passes of the old kind are no longer enough to go back to it, as many as at first are.
+        for number in range(FEWEST_PASSES):
+            assert watch.cost.per_token == 0.08, number
+            watch.add(3, line(1.0, 3))
+        assert watch.cost.per_token == DEAREST
+
+    def test_a_range_that_is_still_in_use_outlives_one_that_is_not(self) -> None:
+        watch = CostWatch(CostModel(per_token=0.02))
+        for width in (1, 4, 100) * FEWEST_PASSES:
+            watch.add(width, line(0.2 if width == 100 else 0.05, width))
+        assert watch.cost.per_token == pytest.approx(0.2, rel=0.05)
+        for width in (1, 4) * STALE_AFTER:
+            watch.add(width, line(0.05, width))
+        assert watch.cost.per_token == pytest.approx(0.05)
 
     @pytest.mark.parametrize(("width", "seconds"), [(0, 1.0), (-1, 1.0), (1, 0.0), (1, -1.0)])
     def test_impossible_passes_are_refused(self, width: int, seconds: float) -> None:

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
+import gc
 from dataclasses import replace
 from typing import Any
 
 import pytest
 import torch
-from transformers import LogitsProcessor
+from transformers import LogitsProcessor, LogitsProcessorList, TemperatureLogitsWarper
 
 import lookupdec.hf.fixed_width as fixed_width
 from lookupdec.decode import PlainDrafter
 from lookupdec.errors import ContextFullError, UnsupportedCacheError
-from lookupdec.hf import LanguageModel, Settings, generate, stream
+from lookupdec.hf import LanguageModel, Settings, custom_generate, generate, stream
 from lookupdec.hf.bitwise import prepare
 from lookupdec.hf.fixed_width import Lane
 from lookupdec.hf.pass_check import draft_dependence, static_difference
@@ -209,6 +210,34 @@ def test_passes_are_as_wide_as_the_next_width() -> None:
     assert widths == [1] * 9
 
 
+class Slow:
+    """Stands for the event of a device that reads its inputs only when it is waited for."""
+
+    def __init__(self, buffers: Any) -> None:
+        self.buffers = buffers
+        self.sent: list[int] | None = None
+        self.read: list[list[int]] = []
+
+    def record(self, stream: Any) -> None:
+        self.sent = self.buffers.view.tolist()
+
+    def synchronize(self) -> None:
+        if self.sent is not None:
+            assert self.buffers.view.tolist() == self.sent
+            self.read.append(self.sent)
+
+
+def test_inputs_are_written_over_only_when_the_device_has_read_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch.cuda, "current_stream", lambda device: None)
+    lane = Lane(tiny_model("llama", 1), room=64)
+    buffers = lane._buffers[2]
+    slow = Slow(buffers)
+    buffers.copied = slow  # type: ignore[assignment]
+    for position in range(3):
+        lane.run(position, [position + 1, 7])
+    assert slow.read == [[0, 1, 7], [1, 2, 7]]
+
+
 def test_a_draft_wider_than_the_widest_pass_is_read_in_several_and_no_further_than_accepted() -> None:
     model, prompt = tiny_model("llama", 6, max_position_embeddings=512), random_prompt(6)
     expected = plain(model, prompt, max_new_tokens=300, do_sample=False)
@@ -318,6 +347,49 @@ def test_a_stream_that_is_dropped_gives_its_lane_back() -> None:
         assert len(passes.passes._free) == 1
 
 
+def test_a_lane_comes_back_from_a_generation_that_fails_though_its_error_is_kept() -> None:
+    model = tiny_model("llama", 5)
+    loaded = fixed(model)
+    passes = loaded.passes
+    assert passes is not None
+
+    def fail(input_ids: torch.Tensor, scores: torch.Tensor) -> torch.Tensor:
+        raise RuntimeError("out of order")
+
+    settings = Settings(max_new_tokens=20, logits_processor=[fail])  # type: ignore[list-item]
+    with pytest.raises(RuntimeError, match="out of order") as kept:
+        generate(loaded, [1, 2, 3], settings)
+    assert len(passes._free) == 1
+    ids = torch.tensor([[1, 2, 3]])
+    with pytest.raises(RuntimeError, match="out of order") as other:
+        model.generate(
+            ids,
+            attention_mask=torch.ones_like(ids),
+            max_new_tokens=9,
+            logits_processor=LogitsProcessorList([fail]),
+            custom_generate=custom_generate,
+            passes=passes,
+        )
+    assert len(passes._free) == 1
+    assert kept.traceback
+    assert other.traceback
+
+
+def test_a_lane_is_given_back_once_and_after_a_failed_timing(monkeypatch: pytest.MonkeyPatch) -> None:
+    loaded = fixed(tiny_model("llama", 5))
+    assert loaded.passes is not None
+    chunks = stream(loaded, [1, 2, 3], Settings(max_new_tokens=5))
+    list(chunks)
+    assert len(loaded.passes._free) == 1
+    del chunks
+    gc.collect()
+    assert len(loaded.passes._free) == 1
+    monkeypatch.setattr(Lane, "fetch", lambda *_: 1 / 0)
+    with pytest.raises(ZeroDivisionError):
+        loaded.passes.watched()
+    assert len(loaded.passes._free) == 1
+
+
 def test_a_request_too_long_for_the_static_cache_runs_on_dynamic_passes() -> None:
     model, prompt = tiny_model("llama", 5), random_prompt(5)
     passes = fixed(model, context=len(prompt) + 20)
@@ -392,6 +464,25 @@ class TestOneWidth:
         for drafter in (PlainDrafter(), NaiveCopier()):
             ids_of(passes, random_prompt(1), Settings(max_new_tokens=20), drafter)
         assert set(widths) == {ONE_WIDTH}
+
+    def test_what_is_done_with_logits_is_equally_wide_too(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        model, prompt = fixed(tiny_model("llama", 3), one_width=True), random_prompt(3)
+        settings = Settings(max_new_tokens=20, temperature=0.9, seed=4)
+        rows: list[int] = []
+        process = TemperatureLogitsWarper.__call__
+
+        def count(self: Any, input_ids: torch.Tensor, scores: torch.Tensor) -> torch.Tensor:
+            rows.append(len(scores))
+            return process(self, input_ids, scores)  # type: ignore[no-any-return]
+
+        monkeypatch.setattr(TemperatureLogitsWarper, "__call__", count)
+        texts = []
+        for drafter in (PlainDrafter(), NaiveCopier(), Garbage()):
+            texts.append(ids_of(model, prompt, settings, drafter))
+            assert rows[0] == 1  # after the prompt, of which one row is computed
+            assert set(rows[1:]) == {ONE_WIDTH}
+            rows.clear()
+        assert texts[0] == texts[1] == texts[2]
 
     def test_every_request_has_such_passes(self) -> None:
         model = fixed(tiny_model("llama", 5), one_width=True, context=100)

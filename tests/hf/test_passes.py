@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import sys
 from dataclasses import replace
 from pathlib import Path
@@ -13,11 +14,21 @@ import torch
 import lookupdec.hf.memory as memory
 import lookupdec.hf.models as models_module
 from lookupdec.decode import PlainDrafter
-from lookupdec.errors import InputError, ModelError, UnsupportedCacheError
-from lookupdec.hf import Settings, custom_generate, generate, load
-from lookupdec.hf.models import CPU_COST, CPU_HALF_COST
+from lookupdec.errors import ContextFullError, InputError, ModelError, UnsupportedCacheError
+from lookupdec.hf import Settings, custom_generate, generate, load, stream
 from lookupdec.hf.passes import FixedPasses
-from lookupdec.hf.watch import DRIFT, FEWEST_PASSES, CostWatch, WatchedTarget, WidthWatch
+from lookupdec.hf.target import read_with_cache
+from lookupdec.hf.watch import (
+    CPU_COST,
+    CPU_HALF_COST,
+    DRIFT,
+    FEWEST_PASSES,
+    STALE_AFTER,
+    CostWatch,
+    WatchedTarget,
+    WidthWatch,
+    usual_cost,
+)
 from lookupdec.policy import CostModel
 from tests.hf.drafters import Known, NaiveCopier
 from tests.hf.tiny import byte_tokenizer, tiny_model, wrap
@@ -130,6 +141,17 @@ class TestMeasuring:
         assert [width for width, _ in model.cost.widths] == [1, 2, 4, 8, 16, 32, 64, 128]
         assert model.cost.widths[0] == (1, 1.0)
 
+    @pytest.mark.parametrize("options", [{"passes": "fixed"}, {"exact": "fixed"}])
+    def test_fixed_passes_on_a_cpu_are_timed_by_width_unless_told_not_to(
+        self, folder: Path, options: Any
+    ) -> None:
+        model = load(folder, device="cpu", **options)
+        assert model.passes is not None
+        assert isinstance(model.watch, WidthWatch)
+        assert model.cost is not None
+        assert [width for width, _ in model.cost.widths] == list(model.passes.widths)
+        assert load(folder, device="cpu", measure_cost=False, **options).watch is None
+
     def test_the_default_drafter_takes_the_measured_cost(
         self, folder: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
@@ -176,8 +198,18 @@ class TestMeasuring:
         with pytest.raises(InputError, match="takes time"):
             watch.add(1, 0.0)
 
-    def test_a_pass_is_timed_until_its_choices_are_known(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        times = iter([1.0, 1.5])
+    def test_a_width_that_was_dear_for_a_while_is_tried_again(self) -> None:
+        watch = WidthWatch(SECONDS)
+        before = watch.cost
+        for width in (1, 8, 32) * FEWEST_PASSES:
+            watch.add(width, SECONDS[width] * (5.0 if width > 1 else 1.0))
+        assert dict(watch.cost.widths)[8] == pytest.approx(6.0)
+        for _ in range(STALE_AFTER + 2):
+            watch.add(1, SECONDS[1] * 1.2)
+        assert dict(watch.cost.widths) == pytest.approx(dict(before.widths))
+
+    def test_a_pass_is_timed_until_its_first_choice_is_known(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        times = iter([1.0, 1.5, 9.0])
         monkeypatch.setattr("lookupdec.hf.watch.perf_counter", times.__next__)
         added: list[tuple[int, float]] = []
 
@@ -187,6 +219,8 @@ class TestMeasuring:
             def add(self, width: int, seconds: float) -> bool:
                 added.append((width, seconds))
                 return False
+
+        released: list[Any] = []
 
         class Echo:
             def resume(self, states: Any) -> None:
@@ -201,6 +235,9 @@ class TestMeasuring:
             def start(self, prompt: Any) -> int:
                 return 1
 
+            def release(self) -> None:
+                released.append(self)
+
             def step(self, ids: Any) -> Any:
                 return iter(ids)
 
@@ -211,9 +248,14 @@ class TestMeasuring:
         target.resume(target.states())
         assert list(target.prefill([7, 8])) == [7, 8]
         assert target.start([1]) == 1
-        assert list(target.step([1, 2, 3])) == [1, 2, 3]
-        target.rewind(2)
+        choices = target.step([1, 2, 3])
+        assert next(choices) == 1
         assert added == [(3, 0.5)]
+        assert list(choices) == [2, 3]
+        target.rewind(2)
+        target.release()
+        assert added == [(3, 0.5)]
+        assert len(released) == 1
 
 
 class TestMemory:
@@ -293,6 +335,98 @@ def test_the_drop_in_runs_on_fixed_passes_where_it_can(sample: bool) -> None:
         assert results[3].equal(results[1])
         assert bool(ran) == is_fixed
         ran.clear()
+
+
+@pytest.mark.parametrize("one_width", [False, True])
+def test_what_is_made_in_inference_mode_serves_outside_of_it(one_width: bool) -> None:
+    model, prompt = tiny_model("llama", 2), [1, 2, 3, 1, 2]
+    expected = generate(wrap(model), prompt, Settings(max_new_tokens=20), drafter=PlainDrafter()).ids
+    with torch.inference_mode():
+        passes = FixedPasses(model, context=60, one_width=one_width)
+        loaded = replace(wrap(model), passes=passes)
+        # Of two at one time the second has a lane of its own, or dynamic passes.
+        streams = [stream(loaded, prompt, Settings(max_new_tokens=20, temperature=t)) for t in (0.0, 0.7)]
+        for chunks in streams:
+            next(chunks)
+        dynamic = stream(wrap(model), prompt, Settings(max_new_tokens=20), drafter=NaiveCopier())
+        next(dynamic)
+    texts = [[token for chunk in chunks for token in chunk.ids] for chunks in (*streams, dynamic)]
+    assert texts[0] == texts[2] == list(expected[1:])
+    assert len(texts[1]) == 19
+    for _ in range(2):
+        assert generate(loaded, prompt, Settings(max_new_tokens=20), drafter=NaiveCopier()).ids == expected
+    with torch.inference_mode():
+        assert generate(loaded, prompt, Settings(max_new_tokens=20), drafter=NaiveCopier()).ids == expected
+
+
+def cache_of(model: Any, ids: torch.Tensor) -> tuple[str, Any]:
+    """Return a cache that has read ``ids``, and the name that ``generate`` knows it by."""
+    names = inspect.signature(model.prepare_inputs_for_generation).parameters
+    cache = read_with_cache(model, ids, None)[1]
+    return ("cache" if "cache" in names else "past_key_values"), cache
+
+
+def test_the_drop_in_leaves_to_dynamic_passes_what_is_more_than_ids() -> None:
+    model = tiny_model("llama", 1, pad_token_id=0, initializer_range=0.15)
+    passes, ids = FixedPasses(model, context=60), torch.tensor([[4, 5, 7, 3, 5, 7]])
+    read = torch.tensor([[9, 2, 6, 6, 1]])
+
+    def requests() -> list[dict[str, Any]]:
+        name, cache = cache_of(model, read)
+        whole, whole_cache = torch.cat([read, ids], dim=1), cache_of(model, read)[1]
+        return [
+            {"inputs": ids, "position_ids": torch.tensor([[0, 1, 2, 8, 9, 10]])},
+            {"inputs": ids, "attention_mask": torch.ones(1, 11).long(), name: cache},
+            {"inputs": whole, "attention_mask": torch.ones_like(whole), name: whole_cache},
+        ]
+
+    told: dict[str, Any] = {"max_new_tokens": 20, "do_sample": False}
+    for expected, given in zip(requests(), requests(), strict=True):
+        output = model.generate(**given, **told, custom_generate=custom_generate, passes=passes)
+        assert output.equal(model.generate(**expected, **told))
+    with pytest.raises(InputError, match="leave out inputs_embeds"):
+        embeddings = torch.zeros(1, 6, 32)
+        model.generate(ids, inputs_embeds=embeddings, **told, custom_generate=custom_generate, passes=passes)
+
+
+def test_the_drop_in_drafts_at_what_is_usual_on_the_device(monkeypatch: pytest.MonkeyPatch) -> None:
+    given: list[CostModel | None] = []
+
+    class Noting(PlainDrafter):
+        def __init__(self, *, cost: CostModel | None = None) -> None:
+            given.append(cost)
+
+    monkeypatch.setattr("lookupdec.hf.drop_in.CopyDrafter", Noting)
+    ids = torch.tensor([[1, 2, 3]])
+    for dtype in (torch.float32, torch.bfloat16):
+        model = tiny_model("llama", 1).to(dtype)
+        model.generate(ids, max_new_tokens=3, do_sample=False, custom_generate=custom_generate)
+    assert given == [CostModel(CPU_COST), CostModel(CPU_HALF_COST)]
+    assert usual_cost(torch.device("cuda"), torch.bfloat16) == CostModel()
+
+
+def test_the_drop_in_refuses_what_passes_of_one_width_cannot_serve() -> None:
+    model = tiny_model("llama", 1, pad_token_id=0)
+    passes, ids = FixedPasses(model, context=40, one_width=True), torch.tensor([[4, 5, 7, 3, 5, 7]])
+    told: dict[str, Any] = {"do_sample": False, "custom_generate": custom_generate, "passes": passes}
+    masked = torch.tensor([[0, 1, 1, 1, 1, 1]])
+    for options, error, message in (
+        (
+            {"max_new_tokens": 36},
+            ContextFullError,
+            "may have 42 tokens, but .* room for 41: lower max_new_tokens",
+        ),
+        ({"max_new_tokens": 9, "attention_mask": masked}, InputError, "leave out padding"),
+        (
+            {"max_new_tokens": 9, "return_dict_in_generate": True},
+            InputError,
+            "leave out return_dict_in_generate",
+        ),
+    ):
+        with pytest.raises(error, match=message):
+            model.generate(ids, **options, **told)
+    assert model.generate(ids, max_new_tokens=35, **told).shape == (1, 41)
+    assert len(passes._free) == 1
 
 
 def test_generations_with_a_watch_are_those_without() -> None:

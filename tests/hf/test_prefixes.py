@@ -82,6 +82,13 @@ def test_a_request_of_another_namespace_finds_nothing() -> None:
     assert generate(model, text, SETTINGS, prefixes=prefixes, namespace="a").stats.cached_tokens == 59
 
 
+def test_no_namespace_is_one_of_its_own() -> None:
+    model, text, prefixes = wrap(tiny_model()), prompt(5), PrefixCache()
+    generate(model, text, SETTINGS, prefixes=prefixes)
+    assert generate(model, text, SETTINGS, prefixes=prefixes, namespace="").stats.cached_tokens == 0
+    assert generate(model, text, SETTINGS, prefixes=prefixes).stats.cached_tokens == 59
+
+
 @pytest.mark.parametrize("passes", [0, 1, 3])
 def test_a_consumer_that_stops_early_leaves_a_right_prefix(passes: int) -> None:
     model, text, prefixes = wrap(tiny_model()), prompt(6), PrefixCache()

@@ -3,13 +3,20 @@
 from __future__ import annotations
 
 import copy
+import gc
+import pickle
 import threading
+import warnings
+import weakref
+from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
 from torch.nn import functional
+from transformers import AutoModelForCausalLM
 
-from lookupdec.hf import LanguageModel, Settings, generate
+from lookupdec.hf import LanguageModel, Settings, bitwise, generate
 from lookupdec.hf import quick_linear as quick
 from tests.hf.drafters import Known
 from tests.hf.tiny import plain, random_prompt, tiny_model, wrap
@@ -20,7 +27,7 @@ def layer(
 ) -> torch.nn.Linear:
     torch.manual_seed(n_in)
     made = torch.nn.Linear(n_in, n_out, bias=bias).to(dtype)
-    made.forward = quick.QuickLinear(made)  # type: ignore[assignment]
+    made.__class__ = quick.QuickLinear
     return made
 
 
@@ -97,7 +104,7 @@ def test_generations_are_those_of_the_model(monkeypatch: pytest.MonkeyPatch) -> 
 
 def test_where_it_does_not_pay_the_model_stays_as_it_was(monkeypatch: pytest.MonkeyPatch) -> None:
     model = prepared(monkeypatch, pays=False).model
-    assert not any("forward" in vars(module) for module in model.modules())
+    assert not any(isinstance(module, quick.QuickLinear) for module in model.modules())
 
 
 def test_small_models_and_other_dtypes_are_not_tried() -> None:
@@ -118,8 +125,109 @@ def test_a_prepared_model_can_be_prepared_again_and_copied(monkeypatch: pytest.M
     assert set(generate(wrap(copied), prompt, Settings(max_new_tokens=8)).ids) == {0}
 
 
+def test_a_copied_layer_computes_with_the_weights_of_the_copy() -> None:
+    made, inputs = layer(), torch.randn(3, 24)
+    shallow = copy.copy(made)
+    shallow._parameters = {"weight": torch.nn.Parameter(torch.zeros(40, 24)), "bias": made.bias}
+    with torch.no_grad(), quick.quick_passes():
+        assert shallow(inputs).equal(made.bias.expand(3, -1))
+        assert not made(inputs).equal(made.bias.expand(3, -1))
+        assert pickle.loads(pickle.dumps(made))(inputs).equal(made(inputs))
+
+
+def test_a_dropped_model_frees_its_weights_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(quick, "_TRIED_BYTES", 1)
+    monkeypatch.setattr(quick, "WORTH_IT", float("inf"))
+    model = torch.nn.Sequential(torch.nn.Linear(24, 24), torch.nn.Linear(24, 8))
+    assert quick.prepare_quick(model)
+    weights = [weakref.ref(parameter) for parameter in model.parameters()]
+    gc.disable()
+    try:
+        del model
+        assert [weight() for weight in weights] == [None] * 4
+    finally:
+        gc.enable()
+
+
+class Doubled(torch.Tensor):
+    """Weights of a class of their own, as quantised ones are: what is stored is half of them."""
+
+    @classmethod
+    def __torch_function__(cls, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        if func is not functional.linear:
+            return super().__torch_function__(func, types, args, kwargs)  # type: ignore[no-untyped-call]
+        inputs, weight, *rest = args
+        return functional.linear(inputs, 2 * weight.as_subclass(torch.Tensor), *rest)
+
+
+def doubled(weight: torch.Tensor) -> torch.nn.Parameter:
+    return torch.nn.Parameter((weight.detach() / 2).as_subclass(Doubled), requires_grad=False)
+
+
+def test_weights_of_a_class_of_their_own_are_left_to_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(quick, "_TRIED_BYTES", 1)
+    monkeypatch.setattr(quick, "WORTH_IT", float("inf"))
+    own, made, inputs = layer(), layer(), torch.randn(3, 24)
+    own.__class__ = torch.nn.Linear
+    expected = own(inputs)
+    own.weight, made.weight = doubled(own.weight), doubled(made.weight)
+    assert not quick.prepare_quick(own)
+    assert type(own) is torch.nn.Linear
+    with torch.no_grad(), quick.quick_passes():
+        assert own(inputs).equal(expected)
+        assert made(inputs).equal(expected)  # given such weights after it was prepared
+
+
+def test_what_stands_in_for_a_layers_forward_decides_how_it_computes(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    rows, made = counted(monkeypatch), layer()
+    method = made.forward
+    made.forward = lambda inputs: method(inputs)  # type: ignore[assignment,method-assign]
+    with torch.no_grad(), quick.quick_passes():
+        made(torch.ones(2, 24))
+    assert rows == []
+
+
+def test_a_prepared_model_is_saved_as_ever(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    model = prepared(monkeypatch, pays=True).model
+    model.save_pretrained(tmp_path)
+    auto: Any = AutoModelForCausalLM
+    read = auto.from_pretrained(tmp_path)
+    assert read.state_dict().keys() == model.state_dict().keys() == tiny_model().state_dict().keys()
+    assert all(read.state_dict()[name].equal(weight) for name, weight in model.state_dict().items())
+    assert not any(isinstance(module, quick.QuickLinear) for module in read.modules())
+
+
+def test_a_prepared_model_can_still_be_made_bitwise(monkeypatch: pytest.MonkeyPatch) -> None:
+    model = prepared(monkeypatch, pays=True).model
+    linear = [name for name, module in model.named_modules() if isinstance(module, torch.nn.Linear)]
+    assert list(bitwise._linear_layers(model)) == linear
+
+
+def test_a_prepared_model_takes_an_adapter(monkeypatch: pytest.MonkeyPatch) -> None:
+    peft = pytest.importorskip("peft")
+    config = peft.LoraConfig(
+        r=4, target_modules=["q_proj", "v_proj"], init_lora_weights=False, task_type="CAUSAL_LM"
+    )
+    prompt, texts = random_prompt(3), []
+    for pays in (False, True):
+        model = prepared(monkeypatch, pays=pays).model
+        torch.manual_seed(0)
+        with warnings.catch_warnings():
+            # peft asks transformers for an attribute by its old name.
+            warnings.simplefilter("ignore", FutureWarning)
+            adapted = peft.get_peft_model(model, config).eval()
+        texts.append(plain(adapted, prompt, max_new_tokens=20, do_sample=False))
+        rows = counted(monkeypatch)
+        result = generate(wrap(adapted), prompt, Settings(max_new_tokens=20), drafter=Known(texts[0]))
+        assert list(result.ids) == texts[0]
+        assert bool(rows) is pays
+    assert texts[0] == texts[1] != plain(tiny_model(), prompt, max_new_tokens=20, do_sample=False)
+
+
 @pytest.mark.model
 def test_the_default_model_is_quick_where_that_pays(default_model: LanguageModel) -> None:
-    layers = [module for module in default_model.model.modules() if type(module) is torch.nn.Linear]
-    are_quick = [isinstance(module.forward, quick.QuickLinear) for module in layers]
+    layers = [module for module in default_model.model.modules() if isinstance(module, torch.nn.Linear)]
+    are_quick = [type(module) is quick.QuickLinear for module in layers]
     assert all(are_quick) or not any(are_quick)

@@ -12,6 +12,7 @@ from transformers.cache_utils import QuantizedLayer
 
 from lookupdec.errors import InputError, UnsupportedCacheError
 from lookupdec.hf import LanguageModel, Settings, custom_generate, generate
+from lookupdec.hf.target import read_with_cache
 from tests.hf.drafters import Alternating, Garbage, Known, NaiveCopier
 from tests.hf.tiny import FAMILIES, byte_tokenizer, plain, random_prompt, tiny_model
 
@@ -253,6 +254,24 @@ def test_a_cache_of_the_callers_own_is_continued(family: str) -> None:
             ids = torch.cat([result.sequences, torch.tensor([[5, 6, 7]])], dim=-1)
         outputs.append((ids.tolist(), [layer.keys.shape for layer in cache.layers], cache.get_seq_length()))
     assert outputs[0] == outputs[1]
+
+
+@pytest.mark.parametrize(("cached", "new"), [(5, 8), (16, 3), (4, 4)])
+@pytest.mark.parametrize("family", ["llama", "mistral", "bloom", "gpt2"])
+def test_a_cache_is_continued_with_the_new_ids_alone_or_with_all(family: str, cached: int, new: int) -> None:
+    model = tiny_model(family, 3)
+    ids = torch.tensor([[(7 * place + place // 3) % 24 for place in range(cached + new)]])
+    options: dict[str, Any] = {
+        "attention_mask": torch.ones_like(ids),
+        "max_new_tokens": 20,
+        "do_sample": False,
+    }
+    for given in (ids[:, cached:], ids):
+        outputs = []
+        for extra in ({}, {"custom_generate": custom_generate, "drafter": NaiveCopier()}):
+            cache = read_with_cache(model, ids[:, :cached], DynamicCache(config=model.config))[1]
+            outputs.append(model.generate(given, **{cache_keyword(model): cache}, **options, **extra))
+        assert outputs[1].equal(outputs[0])
 
 
 def test_drafts_of_ids_that_are_no_tokens_change_nothing() -> None:
