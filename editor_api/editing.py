@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import threading
 from collections.abc import AsyncGenerator, Coroutine, Generator, Mapping, Sequence
 from typing import Any, TypeVar
@@ -17,12 +18,14 @@ from editor_api.work import Work
 from lookupdec.edit import Editor, EditResult, Position, TextEdit, apply_edits
 
 T = TypeVar("T")
+_log = logging.getLogger(__name__)
 
 
 class TurnTakingModel:
     """The model as an ``Editor`` sees it: every question becomes a request to the engine.
 
-    Called on the editor's thread; what belongs to the event loop is done there.
+    Called on the editor's thread; what belongs to the event loop is done there. Once the work is stopped, the next
+    question raises why: nobody waits for the rest of the editor's plan.
     """
 
     def __init__(self, call: Call, work: Work, request: Mapping[str, Any]) -> None:
@@ -50,10 +53,12 @@ class TurnTakingModel:
 
     def count(self, messages: Sequence[Mapping[str, str]]) -> int:
         """Return the number of tokens of a prompt."""
+        self._work.check()
         return len(read(self._engine, list(messages)).ids)
 
     def count_text(self, text: str) -> int:
         """Return the number of tokens of a text."""
+        self._work.check()
         return len(self._engine.encode_text(text))
 
     def decode(self, ids: Sequence[int]) -> str:
@@ -62,6 +67,7 @@ class TurnTakingModel:
 
     def check(self, settings: Mapping[str, Any]) -> None:
         """Raise ``InputError`` for impossible values."""
+        self._work.check()
         self._engine.check(settings)
 
     def stream(
@@ -74,6 +80,7 @@ class TurnTakingModel:
         namespace: str | None = None,
     ) -> Generator[Piece, None, None]:
         """Answer, a piece per pass."""
+        self._work.check()
         prompt = read(self._engine, list(messages))
         check_length(self._call, len(prompt.ids), "input")
         request = Request(
@@ -100,6 +107,7 @@ class TurnTakingModel:
 async def edited(body: EditRequest, call: Call) -> AsyncGenerator[Piece | EditResult, None]:
     """Yield the model's answer as it comes, then the result."""
     service = call.service
+    service.engine.check_room()  # a long text takes time to plan, and many threads would do so at once
     selection = _selection(body)
     work = Work(service.engine, service.metrics)
     deadline = min(body.deadline or service.settings.deadline, service.settings.deadline)
@@ -110,7 +118,10 @@ async def edited(body: EditRequest, call: Call) -> AsyncGenerator[Piece | EditRe
     parts: asyncio.Queue[Piece | EditResult | BaseException] = asyncio.Queue()
 
     def tell(part: Piece | EditResult | BaseException) -> None:
-        loop.call_soon_threadsafe(parts.put_nowait, part)
+        try:
+            loop.call_soon_threadsafe(parts.put_nowait, part)
+        except RuntimeError:  # the reader's loop is closed: nobody is left to tell
+            _log.debug("an edit outlived its reader")
 
     def tell_chunk(chunk: object) -> None:
         assert isinstance(chunk, Piece)  # TurnTakingModel yields nothing else

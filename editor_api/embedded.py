@@ -189,15 +189,17 @@ class EmbeddedEngine:
         """Start the thread, which loads the model first."""
         self._thread.start()
 
+    def check_room(self) -> None:
+        """Raise ``EngineBusy`` or ``EngineUnavailable`` where a new request would be refused now."""
+        with self._changed:
+            self._check_room()
+
     def submit(self, request: Request) -> EmbeddedJob:
         """Queue a request."""
         job = EmbeddedJob(request, self._stop)
         with self._changed:
-            if self._state != "ready" and not (request.admitted and self._state == "stopping"):
-                raise EngineUnavailable(self._why_unavailable())
-            in_the_house = len(self._running) + len(self._waiting)
-            if in_the_house >= self._max_running + self._max_queued and not request.admitted:
-                raise EngineBusy(self._retry_after())
+            if not (request.admitted and self._state in ("ready", "stopping")):
+                self._check_room()
             self._waiting.append(job)
             self._changed.notify()
         return job
@@ -229,6 +231,12 @@ class EmbeddedEngine:
         if self._runner is None:
             raise EngineUnavailable(self._why_unavailable())
         return self._runner
+
+    def _check_room(self) -> None:
+        if self._state != "ready":
+            raise EngineUnavailable(self._why_unavailable())
+        if len(self._running) + len(self._waiting) >= self._max_running + self._max_queued:
+            raise EngineBusy(self._retry_after())
 
     def _why_unavailable(self) -> str:
         if self._state == "failed":

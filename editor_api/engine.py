@@ -173,6 +173,10 @@ class Engine(Protocol):
         """Raise ``TypeError`` for unknown settings, ``InputError`` for impossible values and schemas."""
         ...
 
+    def check_room(self) -> None:
+        """Raise ``EngineBusy`` or ``EngineUnavailable`` where a new request would be refused now."""
+        ...
+
     def submit(self, request: Request) -> Job:
         """Queue a request. Raises ``EngineBusy`` or ``EngineUnavailable``."""
         ...

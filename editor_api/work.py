@@ -24,10 +24,14 @@ class Work:
         """Whether nothing more will come."""
         return self._error is not None
 
-    async def pieces(self, request: Request) -> AsyncGenerator[Piece, None]:
-        """Yield the pieces of one generation. A reader that stops early must close this."""
+    def check(self) -> None:
+        """Raise what it was stopped with; from any thread."""
         if self._error is not None:
             raise self._error
+
+    async def pieces(self, request: Request) -> AsyncGenerator[Piece, None]:
+        """Yield the pieces of one generation. A reader that stops early must close this."""
+        self.check()
         submitted, is_first = monotonic(), True
         job = self._job = self._engine.submit(request)
         try:

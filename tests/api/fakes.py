@@ -112,11 +112,15 @@ class FakeEngine:
         if settings.get("seed") == 13:
             raise InputError("13 is no seed")
 
-    def submit(self, request: Request) -> FakeJob:
+    def check_room(self) -> None:
         if self.state != "ready":
             raise EngineUnavailable("the model is being loaded")
-        if self.capacity.running >= self.room and not request.admitted:
+        if self.capacity.running >= self.room:
             raise EngineBusy(7)
+
+    def submit(self, request: Request) -> FakeJob:
+        if not request.admitted:
+            self.check_room()
         self.jobs.append(FakeJob(self, request))
         return self.jobs[-1]
 

@@ -12,7 +12,7 @@ import pytest
 
 from lookupdec.edit import Position, TextEdit, apply_edits
 from tests.api.fakes import FakeEngine
-from tests.api.serving import Served, events, until
+from tests.api.serving import PATIENCE, Served, events, until
 
 TEXT = "colour = 1\r\nprint(colour)\r\n"
 NEW = "color = 1\nprint(color)\n"
@@ -207,6 +207,42 @@ def test_a_text_longer_than_the_context_is_edited_in_parts(fake: FakeEngine, ser
     assert len(fake.jobs) > 1
     assert [job.request.admitted for job in fake.jobs] == [False] + [True] * (len(fake.jobs) - 1)
     assert result["usage"]["prompt_tokens"] == sum(len(job.request.prompt) for job in fake.jobs)
+
+
+def test_a_full_queue_refuses_edits_before_they_are_planned(
+    fake: FakeEngine, served: Served, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def encode(_text: object) -> list[int]:
+        raise AssertionError("nothing is planned")
+
+    monkeypatch.setattr(fake, "encode_prompt", encode)
+    monkeypatch.setattr(fake, "encode_text", encode)
+    fake.room = 0
+    assert edit(served).status_code == 429
+    fake.state = "stopping"
+    assert edit(served).status_code == 503
+
+
+def test_a_client_that_leaves_ends_the_plan_of_its_edit(
+    fake: FakeEngine, served: Served, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    counted, go_on = threading.Event(), threading.Event()
+    texts: list[str] = []
+
+    def encode(text: str) -> list[int]:
+        texts.append(text)
+        counted.set()
+        assert go_on.wait(PATIENCE)
+        return [ord(char) for char in text]
+
+    monkeypatch.setattr(fake, "encode_text", encode)
+    body = {"input": "a line\n" * 300, "instruction": "x"}
+    with served.sent(json.dumps(body).encode(), "/v1/edits"):
+        assert counted.wait(PATIENCE)
+    until(lambda: 'path="/v1/edits",status="499"' in served.client.get("/metrics").text)
+    go_on.set()
+    until(lambda: not [thread for thread in threading.enumerate() if thread.name == "edit"])
+    assert len(texts) == len(set(texts)) <= 2  # the messages of one prompt
 
 
 @pytest.mark.parametrize("stream", [True, False])
