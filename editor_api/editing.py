@@ -12,6 +12,7 @@ from editor_api.engine import Piece, Request, RequestCancelled
 from editor_api.errors import bad_value
 from editor_api.generation import check_length
 from editor_api.prompting import read
+from editor_api.references import encoded
 from editor_api.schemas import EditRequest, Prediction, Selection, TextPosition, joined
 from editor_api.service import Call
 from editor_api.work import Work
@@ -83,11 +84,12 @@ class TurnTakingModel:
         self._work.check()
         prompt = read(self._engine, list(messages))
         check_length(self._call, len(prompt.ids), "input")
+        texts = (reference,) if isinstance(reference, str) else reference
         request = Request(
             prompt=prompt.ids,
             settings=prompt.settings(settings),
             namespace=namespace or "",
-            reference=(reference,) if isinstance(reference, str) else reference,
+            reference=() if plain else encoded(self._engine, texts),
             drafting=not plain,
             admitted=self._asked > 0,
             **self._request,

@@ -55,7 +55,7 @@ class RequestCancelled(EngineError):
 class Request:
     """One generation. ``settings`` are those of ``lookupdec.hf.Settings`` by name.
 
-    One of the texts in ``reference`` is expected to come back, likeliest the first.
+    One of the texts in ``reference``, given as ids, is expected to come back, likeliest the first.
     ``namespace`` says whose past outputs may be copied, and its first part, ``tenant``, from whom drafting may
     learn. ``deadline`` is in seconds from submission. The answer fits ``json_schema`` where one is given.
     ``admitted`` marks the continuation of a request that was let in before: it is not refused for a full queue
@@ -67,7 +67,7 @@ class Request:
     tenant: str
     namespace: str
     deadline: float
-    reference: Sequence[str] = ()
+    reference: Sequence[Sequence[int]] = ()
     drafting: bool = True
     json_schema: str | None = None
     admitted: bool = False

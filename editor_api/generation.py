@@ -14,6 +14,7 @@ from editor_api.engine import Piece, Prompt, Request, TokenScore
 from editor_api.errors import ApiError, bad_value, context_exceeded
 from editor_api.infill import Infill
 from editor_api.prompting import ReadPrompt, read
+from editor_api.references import encoded, longest_reference
 from editor_api.schemas import GenerationRequest, joined
 from editor_api.service import Call
 from editor_api.work import Work
@@ -58,6 +59,8 @@ class Generation:
     requests: Sequence[Request]
     copies: int
     prediction: Sequence[int]
+    """As far as an answer can repeat it."""
+    prediction_tokens: int
 
     async def run(self, call: Call, session: str | None) -> AsyncGenerator[tuple[Answer, Piece], None]:
         """Yield every piece with the answer it was added to, which it is the last of where that has ended."""
@@ -94,7 +97,7 @@ class Generation:
             "prompt_tokens_details": {"cached_tokens": sum(cached.values()), "audio_tokens": 0},
             "completion_tokens_details": {
                 "accepted_prediction_tokens": accepted,
-                "rejected_prediction_tokens": len(self.prediction) * len(answers) - accepted,
+                "rejected_prediction_tokens": self.prediction_tokens * len(answers) - accepted,
                 "reasoning_tokens": 0,
                 "audio_tokens": 0,
             },
@@ -127,17 +130,19 @@ async def planned(  # noqa: PLR0913
     chosen = _settings(body, logprobs)
     await asyncio.to_thread(engine.check, chosen, json_schema)
     prediction_text = joined(body.prediction.content) if body.prediction else ""
-    reference = prediction_text or call.text_to_edit(contents)
     asked = "json" if json_schema is not None else "\n".join(contents)
 
-    def encode() -> tuple[list[ReadPrompt], list[int]]:
-        return [read(engine, prompt, param) for prompt in prompts], engine.encode_text(prediction_text)
+    def encode() -> tuple[list[ReadPrompt], list[int], tuple[list[int], ...]]:
+        read_prompts = [read(engine, prompt, param) for prompt in prompts]
+        for prompt in read_prompts:
+            check_length(call, len(prompt.ids), param)
+        expected = prediction_text or call.text_to_edit(contents)
+        texts = (expected, *other_forms(expected, asked)) if expected and settings.drafting else ()
+        return read_prompts, engine.encode_text(prediction_text), encoded(engine, texts)
 
-    encoded, prediction = await asyncio.to_thread(encode)
-    for prompt in encoded:
-        check_length(call, len(prompt.ids), param)
+    read_prompts, prediction, reference = await asyncio.to_thread(encode)
     samples = bool(chosen["temperature"])
-    wanted = [(prompt, number) for prompt in encoded for number in range(n if samples else 1)]
+    wanted = [(prompt, number) for prompt in read_prompts for number in range(n if samples else 1)]
     requests = [
         Request(
             prompt=prompt.ids,
@@ -145,7 +150,7 @@ async def planned(  # noqa: PLR0913
             tenant=call.tenant,
             namespace=call.namespace(body.session or body.prompt_cache_key),
             deadline=min(body.deadline or settings.deadline, settings.deadline),
-            reference=(reference, *other_forms(reference, asked)) if reference else (),
+            reference=reference,
             drafting=settings.drafting,
             json_schema=json_schema,
             admitted=place > 0,
@@ -153,7 +158,12 @@ async def planned(  # noqa: PLR0913
         for place, (prompt, number) in enumerate(wanted)
     ]
     # Greedy answers are all the same: one is made and stands for all.
-    return Generation(requests, copies=1 if samples else n, prediction=prediction)
+    return Generation(
+        requests,
+        copies=1 if samples else n,
+        prediction=prediction[: longest_reference(engine)],
+        prediction_tokens=len(prediction),
+    )
 
 
 def check_length(call: Call, prompt_tokens: int, param: str) -> None:

@@ -12,6 +12,7 @@ from editor_api.grammar import Grammars
 from editor_api.infill import Infill, Infiller, InfillPrompt
 from lookupdec import CopyDrafter, Drafter, PlainDrafter, RollingCache, SurvivalModel
 from lookupdec.errors import InputError
+from lookupdec.ids import Reference
 
 if TYPE_CHECKING:
     from lookupdec.hf import Chunk, LanguageModel, TokenLogprob
@@ -78,12 +79,14 @@ class Runner:
             # Any: transformers takes every callable, whatever its types say.
             mask: Any = self._grammars.mask(request.json_schema, len(request.prompt))
             settings = replace(settings, logits_processor=(mask,))
+        # Any: ``stream`` hands on whatever is no text as it is, though its types name ids alone.
+        expected: Any = Reference(request.reference[0], request.reference[1:]) if request.reference else None
         chunks = stream(
             self.model,
             request.prompt,
             settings,
             drafter=self._drafter(request),
-            reference=request.reference or None,
+            reference=expected,
             namespace=request.namespace,
             prefixes=self.prefixes,
         )
@@ -140,7 +143,7 @@ class Runner:
             tenant="",
             namespace="",
             deadline=600.0,
-            reference=(_WARM_UP_TEXT,),
+            reference=(self.model.encode_text(_WARM_UP_TEXT),),
         )
         for _ in range(2):  # the second finds the first one's output
             run = self.begin(request, request.deadline)

@@ -35,6 +35,11 @@ class FakeJob:
     finished: bool = False
     passes: int = 0
 
+    @property
+    def expected(self) -> tuple[str, ...]:
+        """The texts of the request's reference."""
+        return tuple(map(self.engine.decode, self.request.reference))
+
     def __aiter__(self) -> AsyncIterator[Piece]:
         return self._pieces()
 

@@ -56,7 +56,7 @@ def test_the_text_is_the_reference_unless_a_prediction_is_given(fake: FakeEngine
     edit(served, prediction="other\n")
     edit(served, prediction={"type": "content", "content": [{"type": "text", "text": "third\n"}]})
     expected = [TEXT.replace("\r\n", "\n"), "other\n", "third\n"]
-    assert [job.request.reference for job in fake.jobs] == [(text,) for text in expected]
+    assert [job.expected for job in fake.jobs] == [(text,) for text in expected]
 
 
 def test_only_what_is_asked_for_is_returned(served: Served) -> None:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import signal
 import threading
+from contextlib import suppress
 
 import pytest
 
@@ -104,7 +106,39 @@ def test_predictions_are_counted_by_what_came_back(fake: FakeEngine, served: Ser
     details = answer["usage"]["completion_tokens_details"]
     assert details["accepted_prediction_tokens"] == 8  # "Hello, " and one "o"
     assert details["rejected_prediction_tokens"] == 3
-    assert fake.jobs[0].request.reference == ("Hello, moon",)
+    assert fake.jobs[0].expected == ("Hello, moon",)
+
+
+def test_a_long_prediction_is_cut_where_no_answer_can_reach(fake: FakeEngine, served: Served) -> None:
+    long = "  a tab\n" * 50_000
+    answer = served.chat(prediction={"type": "content", "content": long}).json()
+    details = answer["usage"]["completion_tokens_details"]
+    assert details["accepted_prediction_tokens"] + details["rejected_prediction_tokens"] == len(long)
+    edit = {"input": "a\n", "instruction": "x", "prediction": long}
+    assert served.client.post("/v1/edits", json=edit).status_code == 200
+    for job in fake.jobs:
+        assert [len(text) for text in job.expected] == [fake.context_length, fake.context_length]
+        assert long.startswith(job.expected[0])
+        assert job.expected[1].startswith("a tab\n")
+
+
+def test_texts_are_read_on_no_thread_that_others_wait_for(
+    fake: FakeEngine, served: Served, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    encode, loops = fake.encode_text, []
+
+    def encode_text(text: str) -> list[int]:
+        with suppress(RuntimeError):
+            loops.append(asyncio.get_running_loop())
+        return encode(text)
+
+    monkeypatch.setattr(fake, "encode_text", encode_text)
+    assert (
+        served.chat(n=4, temperature=1, prediction={"type": "content", "content": "\ta"}).status_code == 200
+    )
+    assert not loops
+    assert [job.expected for job in fake.jobs] == [("\ta", "a", "    a")] * 4
+    assert len({id(job.request.reference) for job in fake.jobs}) == 1
 
 
 def test_the_description_is_complete(served: Served) -> None:
