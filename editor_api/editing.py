@@ -111,7 +111,7 @@ async def edited(body: EditRequest, call: Call) -> AsyncGenerator[Piece | EditRe
     service = call.service
     service.engine.check_room()  # a long text takes time to plan, and many threads would do so at once
     selection = _selection(body)
-    work = Work(service.engine, service.metrics)
+    work = Work(service.engine, service.metrics, arrived=call.arrived)
     deadline = min(body.deadline or service.settings.deadline, service.settings.deadline)
     model = TurnTakingModel(call, work, {"tenant": call.tenant, "deadline": deadline})
     prediction = body.prediction.content if isinstance(body.prediction, Prediction) else body.prediction
@@ -140,7 +140,7 @@ async def edited(body: EditRequest, call: Call) -> AsyncGenerator[Piece | EditRe
                 path=body.path,
                 context=body.context,
                 prediction=joined(prediction) or None,
-                namespace=call.namespace(body.session or body.prompt_cache_key),
+                namespace=call.namespace(body.session, body.prompt_cache_key),
                 plain=not (service.settings.drafting and body.drafting),
                 allow_incomplete=body.allow_incomplete,
                 position_encoding=body.position_encoding,

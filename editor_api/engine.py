@@ -57,9 +57,9 @@ class Request:
 
     One of the texts in ``reference``, given as ids, is expected to come back, likeliest the first.
     ``namespace`` says whose past outputs may be copied, and its first part, ``tenant``, from whom drafting may
-    learn. ``deadline`` is in seconds from submission. The answer fits ``json_schema`` where one is given.
-    ``admitted`` marks the continuation of a request that was let in before: it is not refused for a full queue
-    or while draining.
+    learn. ``deadline`` is in seconds from submission; given to a ``Work``, from the arrival of what that belongs
+    to. The answer fits ``json_schema`` where one is given. ``admitted`` marks the continuation of a request that
+    was let in before: it is not refused for a full queue or while draining.
     """
 
     prompt: Sequence[int]

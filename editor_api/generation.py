@@ -64,7 +64,7 @@ class Generation:
 
     async def run(self, call: Call, session: str | None) -> AsyncGenerator[tuple[Answer, Piece], None]:
         """Yield every piece with the answer it was added to, which it is the last of where that has ended."""
-        work = Work(call.service.engine, call.service.metrics)
+        work = Work(call.service.engine, call.service.metrics, arrived=call.arrived)
         with call.service.sessions.newest(call.tenant, session, work):
             for number, request in enumerate(self.requests):
                 answers = [
@@ -148,7 +148,7 @@ async def planned(  # noqa: PLR0913
             prompt=prompt.ids,
             settings=_with_seed(prompt.settings(chosen), number),
             tenant=call.tenant,
-            namespace=call.namespace(body.session or body.prompt_cache_key),
+            namespace=call.namespace(body.session, body.prompt_cache_key),
             deadline=min(body.deadline or settings.deadline, settings.deadline),
             reference=reference,
             drafting=settings.drafting,

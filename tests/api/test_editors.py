@@ -150,7 +150,7 @@ def test_zeds_assistant(fake: FakeEngine, served: Served) -> None:
     }
     assert deltas(send(served, f"{provider['api_url']}/chat/completions", body)) == "Hello, world"
     assert fake.decode(fake.jobs[0].request.prompt) == "sRewrite this."
-    assert fake.jobs[0].request.namespace.endswith("/thread-1")
+    assert fake.jobs[0].request.namespace.endswith('/[null, "thread-1"]')
 
 
 def test_zeds_predictions(fake: FakeEngine, served: Served) -> None:

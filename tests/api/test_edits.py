@@ -223,6 +223,19 @@ def test_a_full_queue_refuses_edits_before_they_are_planned(
     assert edit(served).status_code == 503
 
 
+def test_the_parts_of_an_edit_share_its_deadline(fake: FakeEngine, served: Served) -> None:
+    fake.delay, fake.answer = 0.03, "line\n" * 2
+    body = {"input": "".join(f"line {number}\n" for number in range(150)), "allow_incomplete": True}
+    assert edit(served, **body, deadline=30).status_code == 200
+    left = [job.request.deadline for job in fake.jobs]
+    assert len(left) > 1
+    assert all(later < earlier - fake.delay for earlier, later in zip(left, left[1:], strict=False))
+    fake.jobs.clear()
+    fake.delay = 0.3
+    assert not edit(served, **body, deadline=1).json()["complete"]
+    assert len(fake.jobs) == 1
+
+
 def test_a_client_that_leaves_ends_the_plan_of_its_edit(
     fake: FakeEngine, served: Served, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -5,7 +5,9 @@ from __future__ import annotations
 import asyncio
 import signal
 import threading
+import time
 from contextlib import suppress
+from typing import Any
 
 import pytest
 
@@ -139,6 +141,33 @@ def test_texts_are_read_on_no_thread_that_others_wait_for(
     assert not loops
     assert [job.expected for job in fake.jobs] == [("\ta", "a", "    a")] * 4
     assert len({id(job.request.reference) for job in fake.jobs}) == 1
+
+
+def test_answers_share_the_deadline_of_their_request(fake: FakeEngine, served: Served) -> None:
+    fake.delay = 0.05  # four times for each answer
+    first, *_, last = served.chat(n=8, temperature=1, deadline=0.6).json()["choices"]
+    assert first["finish_reason"] == "stop"
+    assert last["finish_reason"] == "length"
+    assert last["message"]["content"] == ""
+    left = [job.request.deadline for job in fake.jobs]
+    assert len(left) < 8
+    assert all(later < earlier - fake.delay for earlier, later in zip(left, left[1:], strict=False))
+
+
+def test_a_request_without_time_is_told(
+    fake: FakeEngine, served: Served, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    encode = fake.encode_prompt
+
+    def encode_prompt(prompt: Any) -> list[int]:
+        time.sleep(0.1)
+        return encode(prompt)
+
+    monkeypatch.setattr(fake, "encode_prompt", encode_prompt)
+    answer = served.chat(deadline=0.05)
+    assert answer.status_code == 408
+    assert answer.json()["error"]["code"] == "deadline_exceeded"
+    assert not fake.jobs
 
 
 def test_the_description_is_complete(served: Served) -> None:
