@@ -86,8 +86,8 @@ class TokenScore:
 class Piece:
     """What one forward pass added to an answer; nothing where it read a part of the prompt.
 
-    ``stats`` may be read once ``finish_reason`` is set. ``pieces`` is what each of the step's tokens added to
-    ``text``.
+    ``stats`` are the counts up to this pass, and stay as they are. ``pieces`` is what each of the step's tokens
+    added to ``text``.
     """
 
     text: str

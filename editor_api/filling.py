@@ -158,6 +158,7 @@ async def fillings(gap: Gap, call: Call) -> AsyncGenerator[tuple[Filling, str, b
                 added = filling.add()
                 yield filling, added, filling.is_cut or answer.finish_reason is not None
                 if filling.is_cut:
+                    answer.is_cut = True
                     break
 
 

@@ -10,7 +10,7 @@ from typing import Any
 
 from rapidfuzz.distance import LCSseq
 
-from editor_api.engine import Piece, Prompt, Request, TokenScore
+from editor_api.engine import Piece, Prompt, Request, RequestCancelled, TokenScore
 from editor_api.errors import ApiError, bad_value, context_exceeded
 from editor_api.infill import Infill
 from editor_api.prompting import ReadPrompt, read
@@ -26,7 +26,7 @@ _SEEDS = 2**63
 
 @dataclass(slots=True)
 class Answer:
-    """One choice, as far as it has come. ``stats`` counts once ``finish_reason`` is set."""
+    """One choice, as far as it has come. ``is_cut`` is for the reader to set, who wants no more of it."""
 
     index: int
     prompt_tokens: int
@@ -35,6 +35,7 @@ class Answer:
     scores: list[TokenScore] = field(default_factory=list)
     stats: Stats = field(default_factory=Stats)
     finish_reason: str | None = None
+    is_cut: bool = False
 
     def add(self, piece: Piece) -> None:
         """Take in what one pass added."""
@@ -74,7 +75,12 @@ class Generation:
                     async for piece in pieces:
                         for answer in answers:
                             answer.add(piece)
-                            yield answer, piece
+                            try:
+                                yield answer, piece
+                            except GeneratorExit:
+                                if not answer.is_cut:
+                                    work.stop(RequestCancelled("the client is gone"))
+                                raise
 
     def usage(self, answers: Sequence[Answer]) -> dict[str, Any]:
         """Return the token counts. Prompts count once, however many answers they have.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Generator, Mapping, Sequence
+from copy import deepcopy
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -38,7 +39,9 @@ class Run:
         scores = tuple(self._runner.score(item) for item in chunk.logprobs)
         if scores and chunk.finish_reason == "stop" and chunk.stop is None:
             scores = scores[:-1]  # an end-of-text token is no part of the answer
-        return Piece(chunk.text, chunk.step, chunk.stats, chunk.finish_reason, scores, chunk.pieces)
+        # Others read the counts, perhaps while the next pass adds to them: each piece has its own.
+        stats = deepcopy(chunk.stats)
+        return Piece(chunk.text, chunk.step, stats, chunk.finish_reason, scores, chunk.pieces)
 
     def close(self) -> None:
         """End it: its output is kept for later requests of the same namespace."""

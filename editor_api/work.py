@@ -40,6 +40,7 @@ class Work:
     async def pieces(self, request: Request) -> AsyncGenerator[Piece, None]:
         """Yield the pieces of one generation. A reader that stops early must close this.
 
+        One that is closed early has ended, by its reader's judgement, unless the work was stopped.
         One that is the continuation of others and has no time left is empty and ends with "deadline". Raises
         ``EngineError``, also where there is no time for the first.
         """
@@ -57,10 +58,15 @@ class Work:
                 if not piece.step.tokens and piece.finish_reason is None:
                     continue  # a part of the prompt was read
                 if is_first:
-                    self._metrics.saw_start(len(request.prompt), monotonic() - submitted)
+                    seconds = monotonic() - submitted
+                    self._metrics.saw_start(len(request.prompt), piece.stats.cached_tokens, seconds)
                     is_first = False
                 self._metrics.saw_piece(piece)
                 yield piece
+        except GeneratorExit:
+            if piece.finish_reason is None and not self.is_stopped:
+                self._metrics.saw_end("stop")
+            raise
         except RequestTimedOut:
             if not request.admitted:
                 raise

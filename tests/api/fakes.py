@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Mapping, Sequence
+from copy import deepcopy
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -50,7 +51,8 @@ class FakeJob:
     async def _pieces(self) -> AsyncIterator[Piece]:
         limit = self.request.settings.get("max_new_tokens") or len(self.engine.answer) + 1
         text = self.engine.answer[:limit]
-        stats = Stats(prompt_tokens=len(self.request.prompt), prefill_seconds=0.25)
+        prompt = len(self.request.prompt)
+        stats = Stats(prompt_tokens=prompt, cached_tokens=self.engine.cached, prefill_seconds=0.25)
         cuts = list(range(0, max(1, len(text)), PASS))
         for start in cuts:
             await asyncio.sleep(self.engine.delay)
@@ -65,7 +67,7 @@ class FakeJob:
             self.passes += 1
             self.finished = is_last
             reason = ("length" if limit <= len(self.engine.answer) else "stop") if is_last else None
-            yield Piece(part, step, stats, reason, pieces=tuple(part))  # type: ignore[arg-type]
+            yield Piece(part, step, deepcopy(stats), reason, pieces=tuple(part))  # type: ignore[arg-type]
 
 
 @dataclass
@@ -76,6 +78,7 @@ class FakeEngine:
     delay: float = 0.0
     error: Exception | None = None
     room: int = 1000
+    cached: int = 0
     state: State = "ready"
     context_length: int | None = 1000
     model_name: str = "fake"

@@ -7,11 +7,14 @@ import socket
 import threading
 import time
 from collections.abc import Iterator
+from itertools import accumulate
 from typing import Any
 
 import pytest
 
 from editor_api.embedded import EmbeddedEngine
+from editor_api.engine import Request
+from editor_api.runner import Runner
 from lookupdec.hf import LanguageModel, Settings, generate
 from tests.api.serving import Served, chat_body, events, serving, until
 
@@ -338,6 +341,20 @@ def test_concurrent_answers_equal_single_ones(tiny_served: Served) -> None:
     for thread in threads:
         thread.join()
     assert [_text(body) for body in together] == [_text(body) for body in single]
+
+
+def test_the_counts_of_a_piece_stay_as_they_are(tiny_language_model: LanguageModel) -> None:
+    runner = Runner(tiny_language_model, cache_bytes=0, prefix_bytes=0)
+    prompt = tiny_language_model.encode_text(TEXT)
+    request = Request(prompt=prompt, settings={"max_new_tokens": 9}, tenant="", namespace="", deadline=60)
+    run = runner.begin(request, request.deadline)
+    pieces = [run.next_piece()]
+    while pieces[-1].finish_reason is None:
+        pieces.append(run.next_piece())
+    assert [piece.stats.tokens for piece in pieces] == list(
+        accumulate(len(one.step.tokens) for one in pieces)
+    )
+    assert pieces[-1].stats.tokens == 9
 
 
 def test_a_failing_pass_ends_its_request_alone(

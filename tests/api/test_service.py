@@ -87,6 +87,36 @@ def test_metrics_count_drafts_requests_and_ends(served: Served) -> None:
         assert line in text.splitlines()
 
 
+SUCCESS = 'lookupdec_request_success_total{finished_reason="stop"} 1.0'
+CACHED = "lookupdec_cached_prompt_tokens_total 5.0"
+
+
+@pytest.mark.parametrize("path", ["/v1/edits", "/infill"])
+def test_metrics_count_what_the_service_itself_ends(path: str) -> None:
+    block = "```python\ncolor = 1\nend = 2\n```\n" + "And that is what I have changed. " * 20
+    fake = FakeEngine(answer=block if path == "/v1/edits" else "    a\nb\n" + "c" * 300, cached=5)
+    body = {
+        "/v1/edits": {"input": "colour = 1\nend = 2\n", "instruction": "x", "path": "a.py"},
+        "/infill": {"input_prefix": "a\n", "input_suffix": "z\n", "n_indent": 4},
+    }
+    with serving(fake) as served:
+        assert served.client.post(path, json=body[path]).status_code == 200
+        assert not fake.jobs[0].finished
+        until(lambda: SUCCESS in served.client.get("/metrics").text.splitlines())
+        assert CACHED in served.client.get("/metrics").text.splitlines()
+
+
+@pytest.mark.parametrize("stream", [True, False])
+def test_metrics_count_no_end_of_what_a_client_left(
+    fake: FakeEngine, served: Served, *, stream: bool
+) -> None:
+    fake.delay, fake.cached = 0.1, 5
+    with served.sent(chat_body(stream=stream)):
+        until(lambda: CACHED in served.client.get("/metrics").text.splitlines())
+    until(lambda: fake.jobs[0].stopped)
+    assert "request_success_total{" not in served.client.get("/metrics").text
+
+
 def test_tokens_of_texts_and_messages(served: Served) -> None:
     assert served.client.post("/tokenize", json={"content": "ab"}).json()["tokens"] == [97, 98]
     assert served.client.post("/v1/tokenize", json={"prompt": ""}).json()["count"] == 0
