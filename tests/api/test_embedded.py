@@ -357,6 +357,34 @@ def test_the_counts_of_a_piece_stay_as_they_are(tiny_language_model: LanguageMod
     assert pieces[-1].stats.tokens == 9
 
 
+@pytest.mark.parametrize("n", [1, 2])
+def test_offsets_of_streamed_tokens_are_those_of_their_choice(tiny_served: Served, n: int) -> None:
+    body = {"prompt": "hi", "max_tokens": 6, "logprobs": 1, "n": n}
+    whole = tiny_served.client.post("/v1/completions", json=body).json()["choices"]
+    raw = json.dumps({**body, "stream": True}).encode()
+    told: dict[int, list[int]] = {}
+    for chunk in events(tiny_served.raw(raw, "/v1/completions")[1]):
+        for choice in chunk["choices"]:
+            if choice["logprobs"] is not None:
+                told.setdefault(choice["index"], []).append(choice["logprobs"]["text_offset"][0])
+    for choice in whole:
+        firsts = told[choice["index"]]
+        assert firsts[0] == 0
+        assert firsts == sorted(firsts)
+        assert max(firsts) <= len(choice["text"])
+    assert len({tuple(firsts) for firsts in told.values()}) == 1
+
+
+def test_a_part_of_a_character_has_no_bytes(tiny_served: Served, tiny_language_model: LanguageModel) -> None:
+    first, second = tiny_language_model.encode_text("é")
+    fields = {"logit_bias": {str(first): 100}, "max_tokens": 1, "logprobs": True, "top_logprobs": 1}
+    entry = tiny_served.chat("hi", **fields).json()["choices"][0]["logprobs"]["content"][0]
+    assert (entry["token"], entry["bytes"]) == ("\ufffd", None)
+    fields["logit_bias"] = {str(tiny_language_model.encode_text("a")[0]): 100}
+    entry = tiny_served.chat("hi", **fields).json()["choices"][0]["logprobs"]["content"][0]
+    assert (entry["token"], entry["bytes"]) == ("a", [97])
+
+
 def test_a_failing_pass_ends_its_request_alone(
     tiny_served: Served, monkeypatch: pytest.MonkeyPatch, tiny_language_model: LanguageModel
 ) -> None:
