@@ -11,9 +11,8 @@ from typing import TYPE_CHECKING, Any
 from editor_api.engine import Piece, Request, TokenScore
 from editor_api.grammar import Grammars
 from editor_api.infill import Infill, Infiller, InfillPrompt
-from lookupdec import CopyDrafter, Drafter, PlainDrafter, RollingCache, SurvivalModel
+from lookupdec import CopyDrafter, Drafter, PlainDrafter, Reference, RollingCache, SurvivalModel
 from lookupdec.errors import InputError
-from lookupdec.ids import Reference
 
 if TYPE_CHECKING:
     from lookupdec.hf import Chunk, LanguageModel, TokenLogprob

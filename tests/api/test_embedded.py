@@ -256,6 +256,8 @@ def test_a_client_that_leaves_frees_its_place_within_a_pass(narrow: Served, stre
         assert refused.status_code == 429
         assert int(refused.headers["retry-after"]) >= 1
         assert refused.json()["error"]["code"] == "queue_full"
+        edit = {"input": TEXT, "instruction": "Add type hints."}
+        assert narrow.client.post("/v1/edits", json=edit).status_code == 429
         leave(waiting)
         until(lambda: (engine.capacity.running, engine.capacity.waiting) == (1, 0))
         leave(running)
