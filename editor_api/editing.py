@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import threading
 from collections.abc import AsyncGenerator, Coroutine, Generator, Mapping, Sequence
 from typing import Any, TypeVar
@@ -11,18 +12,21 @@ from editor_api.engine import Piece, Request, RequestCancelled
 from editor_api.errors import bad_value
 from editor_api.generation import check_length
 from editor_api.prompting import read
+from editor_api.references import encoded
 from editor_api.schemas import EditRequest, Prediction, Selection, TextPosition, joined
 from editor_api.service import Call
 from editor_api.work import Work
 from lookupdec.edit import Editor, EditResult, Position, TextEdit, apply_edits
 
 T = TypeVar("T")
+_log = logging.getLogger(__name__)
 
 
 class TurnTakingModel:
     """The model as an ``Editor`` sees it: every question becomes a request to the engine.
 
-    Called on the editor's thread; what belongs to the event loop is done there.
+    Called on the editor's thread; what belongs to the event loop is done there. Once the work is stopped, the next
+    question raises why: nobody waits for the rest of the editor's plan.
     """
 
     def __init__(self, call: Call, work: Work, request: Mapping[str, Any]) -> None:
@@ -50,10 +54,12 @@ class TurnTakingModel:
 
     def count(self, messages: Sequence[Mapping[str, str]]) -> int:
         """Return the number of tokens of a prompt."""
+        self._work.check()
         return len(read(self._engine, list(messages)).ids)
 
     def count_text(self, text: str) -> int:
         """Return the number of tokens of a text."""
+        self._work.check()
         return len(self._engine.encode_text(text))
 
     def decode(self, ids: Sequence[int]) -> str:
@@ -62,6 +68,7 @@ class TurnTakingModel:
 
     def check(self, settings: Mapping[str, Any]) -> None:
         """Raise ``InputError`` for impossible values."""
+        self._work.check()
         self._engine.check(settings)
 
     def stream(
@@ -74,13 +81,15 @@ class TurnTakingModel:
         namespace: str | None = None,
     ) -> Generator[Piece, None, None]:
         """Answer, a piece per pass."""
+        self._work.check()
         prompt = read(self._engine, list(messages))
         check_length(self._call, len(prompt.ids), "input")
+        texts = (reference,) if isinstance(reference, str) else reference
         request = Request(
             prompt=prompt.ids,
             settings=prompt.settings(settings),
             namespace=namespace or "",
-            reference=(reference,) if isinstance(reference, str) else reference,
+            reference=() if plain else encoded(self._engine, texts),
             drafting=not plain,
             admitted=self._asked > 0,
             **self._request,
@@ -100,8 +109,9 @@ class TurnTakingModel:
 async def edited(body: EditRequest, call: Call) -> AsyncGenerator[Piece | EditResult, None]:
     """Yield the model's answer as it comes, then the result."""
     service = call.service
+    service.engine.check_room()  # a long text takes time to plan, and many threads would do so at once
     selection = _selection(body)
-    work = Work(service.engine, service.metrics)
+    work = Work(service.engine, service.metrics, arrived=call.arrived)
     deadline = min(body.deadline or service.settings.deadline, service.settings.deadline)
     model = TurnTakingModel(call, work, {"tenant": call.tenant, "deadline": deadline})
     prediction = body.prediction.content if isinstance(body.prediction, Prediction) else body.prediction
@@ -110,7 +120,10 @@ async def edited(body: EditRequest, call: Call) -> AsyncGenerator[Piece | EditRe
     parts: asyncio.Queue[Piece | EditResult | BaseException] = asyncio.Queue()
 
     def tell(part: Piece | EditResult | BaseException) -> None:
-        loop.call_soon_threadsafe(parts.put_nowait, part)
+        try:
+            loop.call_soon_threadsafe(parts.put_nowait, part)
+        except RuntimeError:  # the reader's loop is closed: nobody is left to tell
+            _log.debug("an edit outlived its reader")
 
     def tell_chunk(chunk: object) -> None:
         assert isinstance(chunk, Piece)  # TurnTakingModel yields nothing else
@@ -127,7 +140,7 @@ async def edited(body: EditRequest, call: Call) -> AsyncGenerator[Piece | EditRe
                 path=body.path,
                 context=body.context,
                 prediction=joined(prediction) or None,
-                namespace=call.namespace(body.session or body.prompt_cache_key),
+                namespace=call.namespace(body.session, body.prompt_cache_key),
                 plain=not (service.settings.drafting and body.drafting),
                 allow_incomplete=body.allow_incomplete,
                 position_encoding=body.position_encoding,

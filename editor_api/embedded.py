@@ -2,7 +2,8 @@
 
 A request is a generator of ``lookupdec.hf.stream`` with a KV cache and a drafter of its own; one ``next()`` is one
 forward pass. The turn is that of whoever has used the least time, so a short edit does not wait behind a long
-rewrite. Nothing is batched.
+rewrite. A newcomer begins at the time that each of those before it should have had by then: however many come,
+those that run get their share. Nothing is batched.
 """
 
 from __future__ import annotations
@@ -49,7 +50,7 @@ class EmbeddedJob:
         self.submitted = monotonic()
         self.run: Run | None = None
         self.cancelled = False
-        self.used = 0.0  # seconds of the engine's thread; it begins where the least served one is
+        self.used = 0.0  # seconds of the engine's thread, counted from the engine's clock at the first turn
         self._stop = stop
         self._loop = asyncio.get_running_loop()
         self._items: asyncio.Queue[Piece | Exception] = asyncio.Queue()
@@ -124,6 +125,7 @@ class EmbeddedEngine:
         self._state: State = "loading"
         self._waiting: deque[EmbeddedJob] = deque()
         self._running: deque[EmbeddedJob] = deque()
+        self._clock = 0.0  # seconds that one who had always been running would have had, at equal shares
         self._usual_seconds = 1.0  # of one request, a moving average
         self._changed = threading.Condition()
         self._is_closed = False
@@ -187,15 +189,17 @@ class EmbeddedEngine:
         """Start the thread, which loads the model first."""
         self._thread.start()
 
+    def check_room(self) -> None:
+        """Raise ``EngineBusy`` or ``EngineUnavailable`` where a new request would be refused now."""
+        with self._changed:
+            self._check_room()
+
     def submit(self, request: Request) -> EmbeddedJob:
         """Queue a request."""
         job = EmbeddedJob(request, self._stop)
         with self._changed:
-            if self._state != "ready" and not (request.admitted and self._state == "stopping"):
-                raise EngineUnavailable(self._why_unavailable())
-            in_the_house = len(self._running) + len(self._waiting)
-            if in_the_house >= self._max_running + self._max_queued and not request.admitted:
-                raise EngineBusy(self._retry_after())
+            if not (request.admitted and self._state in ("ready", "stopping")):
+                self._check_room()
             self._waiting.append(job)
             self._changed.notify()
         return job
@@ -227,6 +231,12 @@ class EmbeddedEngine:
         if self._runner is None:
             raise EngineUnavailable(self._why_unavailable())
         return self._runner
+
+    def _check_room(self) -> None:
+        if self._state != "ready":
+            raise EngineUnavailable(self._why_unavailable())
+        if len(self._running) + len(self._waiting) >= self._max_running + self._max_queued:
+            raise EngineBusy(self._retry_after())
 
     def _why_unavailable(self) -> str:
         if self._state == "failed":
@@ -294,7 +304,7 @@ class EmbeddedEngine:
             if taken > self._kv_bytes and self._running:
                 return
             job = self._waiting.popleft()
-            job.used = min((other.used for other in self._running), default=0.0)
+            job.used = max(self._clock, min((other.used for other in self._running), default=0.0))
             self._running.append(job)
 
     def _take_turn(self, runner: Runner, job: EmbeddedJob) -> None:
@@ -307,7 +317,9 @@ class EmbeddedEngine:
                 item = job.run.next_piece()
             except Exception as error:  # whatever a model raises ends its request, never this thread
                 item = error
-        job.used += monotonic() - began
+        spent = monotonic() - began
+        self._clock = max(self._clock, job.used) + spent / len(self._running)
+        job.used += spent
         is_last = not isinstance(item, Piece) or item.finish_reason is not None
         if is_last:
             self._leave(job)

@@ -55,11 +55,11 @@ class RequestCancelled(EngineError):
 class Request:
     """One generation. ``settings`` are those of ``lookupdec.hf.Settings`` by name.
 
-    One of the texts in ``reference`` is expected to come back, likeliest the first.
+    One of the texts in ``reference``, given as ids, is expected to come back, likeliest the first.
     ``namespace`` says whose past outputs may be copied, and its first part, ``tenant``, from whom drafting may
-    learn. ``deadline`` is in seconds from submission. The answer fits ``json_schema`` where one is given.
-    ``admitted`` marks the continuation of a request that was let in before: it is not refused for a full queue
-    or while draining.
+    learn. ``deadline`` is in seconds from submission; given to a ``Work``, from the arrival of what that belongs
+    to. The answer fits ``json_schema`` where one is given. ``admitted`` marks the continuation of a request that
+    was let in before: it is not refused for a full queue or while draining.
     """
 
     prompt: Sequence[int]
@@ -67,7 +67,7 @@ class Request:
     tenant: str
     namespace: str
     deadline: float
-    reference: Sequence[str] = ()
+    reference: Sequence[Sequence[int]] = ()
     drafting: bool = True
     json_schema: str | None = None
     admitted: bool = False
@@ -86,8 +86,8 @@ class TokenScore:
 class Piece:
     """What one forward pass added to an answer; nothing where it read a part of the prompt.
 
-    ``stats`` may be read once ``finish_reason`` is set. ``pieces`` is what each of the step's tokens added to
-    ``text``.
+    ``stats`` are the counts up to this pass, and stay as they are. ``pieces`` is what each of the step's tokens
+    added to ``text``.
     """
 
     text: str
@@ -171,6 +171,10 @@ class Engine(Protocol):
 
     def check(self, settings: Mapping[str, Any], json_schema: str | None = None) -> None:
         """Raise ``TypeError`` for unknown settings, ``InputError`` for impossible values and schemas."""
+        ...
+
+    def check_room(self) -> None:
+        """Raise ``EngineBusy`` or ``EngineUnavailable`` where a new request would be refused now."""
         ...
 
     def submit(self, request: Request) -> Job:

@@ -17,6 +17,8 @@ _RETRY_SECONDS = 5
 _LONGEST_ECHO = 200
 _NO_OBJECT = "the body must be a JSON object, sent as application/json"
 
+_NOT_READ = "the body is no JSON: it must be UTF-8, and not nested thousands of times"
+
 
 class ApiError(Exception):
     """An answer that is an error. ``retry`` tells OpenAI's SDKs whether to try again; None leaves it to them."""
@@ -75,6 +77,8 @@ def as_api_error(error: Exception) -> ApiError:
     if isinstance(error, RequestValidationError):
         return _invalid(error)
     if isinstance(error, HTTPException):
+        if error.status_code == 400:  # FastAPI's, where reading the body failed otherwise than by its grammar
+            return bad_value(_NOT_READ, code="invalid_json")
         code = _CODES.get(error.status_code, "invalid_request")
         return ApiError(error.status_code, str(error.detail), code)
     if isinstance(error, EngineError):

@@ -150,7 +150,7 @@ async def fillings(gap: Gap, call: Call) -> AsyncGenerator[tuple[Filling, str, b
     for number, request in enumerate(gap.generation.requests):
         filling: Filling | None = None
         began = monotonic()
-        async with aclosing(Generation([request], 1, ()).run(call, gap.body.session)) as pieces:
+        async with aclosing(Generation([request], 1, (), 0).run(call, gap.body.session)) as pieces:
             async for answer, _ in pieces:
                 if filling is None:
                     answer.index = number
@@ -158,6 +158,7 @@ async def fillings(gap: Gap, call: Call) -> AsyncGenerator[tuple[Filling, str, b
                 added = filling.add()
                 yield filling, added, filling.is_cut or answer.finish_reason is not None
                 if filling.is_cut:
+                    answer.is_cut = True
                     break
 
 

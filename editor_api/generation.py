@@ -10,10 +10,11 @@ from typing import Any
 
 from rapidfuzz.distance import LCSseq
 
-from editor_api.engine import Piece, Prompt, Request, TokenScore
+from editor_api.engine import Piece, Prompt, Request, RequestCancelled, TokenScore
 from editor_api.errors import ApiError, bad_value, context_exceeded
 from editor_api.infill import Infill
 from editor_api.prompting import ReadPrompt, read
+from editor_api.references import encoded, longest_reference
 from editor_api.schemas import GenerationRequest, joined
 from editor_api.service import Call
 from editor_api.work import Work
@@ -25,7 +26,7 @@ _SEEDS = 2**63
 
 @dataclass(slots=True)
 class Answer:
-    """One choice, as far as it has come. ``stats`` counts once ``finish_reason`` is set."""
+    """One choice, as far as it has come. ``is_cut`` is for the reader to set, who wants no more of it."""
 
     index: int
     prompt_tokens: int
@@ -34,6 +35,7 @@ class Answer:
     scores: list[TokenScore] = field(default_factory=list)
     stats: Stats = field(default_factory=Stats)
     finish_reason: str | None = None
+    is_cut: bool = False
 
     def add(self, piece: Piece) -> None:
         """Take in what one pass added."""
@@ -58,10 +60,12 @@ class Generation:
     requests: Sequence[Request]
     copies: int
     prediction: Sequence[int]
+    """As far as an answer can repeat it."""
+    prediction_tokens: int
 
     async def run(self, call: Call, session: str | None) -> AsyncGenerator[tuple[Answer, Piece], None]:
         """Yield every piece with the answer it was added to, which it is the last of where that has ended."""
-        work = Work(call.service.engine, call.service.metrics)
+        work = Work(call.service.engine, call.service.metrics, arrived=call.arrived)
         with call.service.sessions.newest(call.tenant, session, work):
             for number, request in enumerate(self.requests):
                 answers = [
@@ -71,7 +75,12 @@ class Generation:
                     async for piece in pieces:
                         for answer in answers:
                             answer.add(piece)
-                            yield answer, piece
+                            try:
+                                yield answer, piece
+                            except GeneratorExit:
+                                if not answer.is_cut:
+                                    work.stop(RequestCancelled("the client is gone"))
+                                raise
 
     def usage(self, answers: Sequence[Answer]) -> dict[str, Any]:
         """Return the token counts. Prompts count once, however many answers they have.
@@ -94,7 +103,7 @@ class Generation:
             "prompt_tokens_details": {"cached_tokens": sum(cached.values()), "audio_tokens": 0},
             "completion_tokens_details": {
                 "accepted_prediction_tokens": accepted,
-                "rejected_prediction_tokens": len(self.prediction) * len(answers) - accepted,
+                "rejected_prediction_tokens": self.prediction_tokens * len(answers) - accepted,
                 "reasoning_tokens": 0,
                 "audio_tokens": 0,
             },
@@ -127,25 +136,27 @@ async def planned(  # noqa: PLR0913
     chosen = _settings(body, logprobs)
     await asyncio.to_thread(engine.check, chosen, json_schema)
     prediction_text = joined(body.prediction.content) if body.prediction else ""
-    reference = prediction_text or call.text_to_edit(contents)
     asked = "json" if json_schema is not None else "\n".join(contents)
 
-    def encode() -> tuple[list[ReadPrompt], list[int]]:
-        return [read(engine, prompt, param) for prompt in prompts], engine.encode_text(prediction_text)
+    def encode() -> tuple[list[ReadPrompt], list[int], tuple[list[int], ...]]:
+        read_prompts = [read(engine, prompt, param) for prompt in prompts]
+        for prompt in read_prompts:
+            check_length(call, len(prompt.ids), param)
+        expected = prediction_text or call.text_to_edit(contents)
+        texts = (expected, *other_forms(expected, asked)) if expected and settings.drafting else ()
+        return read_prompts, engine.encode_text(prediction_text), encoded(engine, texts)
 
-    encoded, prediction = await asyncio.to_thread(encode)
-    for prompt in encoded:
-        check_length(call, len(prompt.ids), param)
+    read_prompts, prediction, reference = await asyncio.to_thread(encode)
     samples = bool(chosen["temperature"])
-    wanted = [(prompt, number) for prompt in encoded for number in range(n if samples else 1)]
+    wanted = [(prompt, number) for prompt in read_prompts for number in range(n if samples else 1)]
     requests = [
         Request(
             prompt=prompt.ids,
             settings=_with_seed(prompt.settings(chosen), number),
             tenant=call.tenant,
-            namespace=call.namespace(body.session or body.prompt_cache_key),
+            namespace=call.namespace(body.session, body.prompt_cache_key),
             deadline=min(body.deadline or settings.deadline, settings.deadline),
-            reference=(reference, *other_forms(reference, asked)) if reference else (),
+            reference=reference,
             drafting=settings.drafting,
             json_schema=json_schema,
             admitted=place > 0,
@@ -153,7 +164,12 @@ async def planned(  # noqa: PLR0913
         for place, (prompt, number) in enumerate(wanted)
     ]
     # Greedy answers are all the same: one is made and stands for all.
-    return Generation(requests, copies=1 if samples else n, prediction=prediction)
+    return Generation(
+        requests,
+        copies=1 if samples else n,
+        prediction=prediction[: longest_reference(engine)],
+        prediction_tokens=len(prediction),
+    )
 
 
 def check_length(call: Call, prompt_tokens: int, param: str) -> None:

@@ -9,7 +9,7 @@ from prometheus_client import CollectorRegistry, Counter, Histogram, generate_la
 from prometheus_client.core import GaugeMetricFamily
 from prometheus_client.registry import Collector
 
-from editor_api.engine import Engine, Piece
+from editor_api.engine import Engine, FinishReason, Piece
 
 POSITIONS = 32
 """Draft positions that are counted one by one."""
@@ -80,12 +80,16 @@ class Metrics:
             if position < step.accepted:
                 self._accepted_from.labels(source).inc()
         if piece.finish_reason:
-            self._cached.inc(piece.stats.cached_tokens)
-            self._finished.labels(piece.finish_reason).inc()
+            self.saw_end(piece.finish_reason)
 
-    def saw_start(self, prompt_tokens: int, seconds: float) -> None:
+    def saw_end(self, finish_reason: FinishReason) -> None:
+        """Count a generation that came to its end."""
+        self._finished.labels(finish_reason).inc()
+
+    def saw_start(self, prompt_tokens: int, cached_tokens: int, seconds: float) -> None:
         """Count a request's first token, ``seconds`` after it was submitted."""
         self._prompt.inc(prompt_tokens)
+        self._cached.inc(cached_tokens)
         self._first_token.observe(seconds)
 
     def saw_request(self, scope: Any, status: int, seconds: float) -> None:

@@ -93,7 +93,7 @@ class Paths:
         """Serve a request under the path that a route has."""
         if scope["type"] == "http":
             path = scope["path"].rstrip("/") or "/"
-            if path in _VERSIONED:
+            if path in _VERSIONED or path.startswith("/models/"):
                 path = "/v1" + path
             elif path.startswith("/v1/") and path.removeprefix("/v1") in _UNVERSIONED:
                 path = path.removeprefix("/v1")

@@ -14,6 +14,7 @@ from editor_api.wire import DONE, event
 from lookupdec.stats import SourceStats, Stats
 
 _LOWEST = -9999.0  # what OpenAI writes for "never"; JSON has no infinity
+_UNREADABLE = "\ufffd"
 
 Json = dict[str, Any]
 
@@ -29,7 +30,7 @@ class Shape(Protocol):
         """What a choice in a stream begins with, None for nothing."""
         ...
 
-    def more(self, piece: Piece) -> Json:
+    def more(self, answer: Answer, piece: Piece) -> Json:
         """A choice's next text."""
         ...
 
@@ -53,7 +54,7 @@ class ChatShape:
         """Tell the role."""
         return {"delta": {"role": "assistant", "content": ""}, "logprobs": None}
 
-    def more(self, piece: Piece) -> Json:
+    def more(self, answer: Answer, piece: Piece) -> Json:  # noqa: ARG002
         """Give text."""
         return {"delta": {"content": piece.text}, "logprobs": _chat_logprobs(piece.scores)}
 
@@ -69,7 +70,7 @@ class ChatShape:
 
 @dataclass(slots=True)
 class TextShape:
-    """``/v1/completions``. Remembers how far the text of the choice under way has come.
+    """``/v1/completions``. Remembers how far the text of every choice has come.
 
     ``echoes`` are what every choice repeats before its answer, by its index.
     """
@@ -78,18 +79,17 @@ class TextShape:
     prefix: str = "cmpl"
     whole_object: str = "text_completion"
     chunk_object: str = "text_completion"
-    _offset: int = field(default=0)
+    _offsets: dict[int, int] = field(default_factory=dict)
 
     def first(self, answer: Answer) -> Json | None:
         """Begin without a chunk, or with what is repeated."""
-        self._offset = 0
         return {"text": self._echo(answer), "logprobs": None} if self.echoes else None
 
-    def more(self, piece: Piece) -> Json:
+    def more(self, answer: Answer, piece: Piece) -> Json:
         """Give text."""
-        logprobs = _text_logprobs(piece.scores, self._offset)
-        self._offset += len(piece.text)
-        return {"text": piece.text, "logprobs": logprobs}
+        offset = self._offsets.get(answer.index, 0)
+        self._offsets[answer.index] = offset + len(piece.text)
+        return {"text": piece.text, "logprobs": _text_logprobs(piece.scores, offset)}
 
     def last(self) -> Json:
         """Give nothing."""
@@ -139,7 +139,7 @@ async def reply_events(
                 if (first := shape.first(answer)) is not None:
                     yield chunk(answer, first)
             if piece.text or piece.scores:
-                yield chunk(answer, shape.more(piece))
+                yield chunk(answer, shape.more(answer, piece))
             if answer.finish_reason is not None:
                 yield chunk(answer, shape.last(), finish_reason=answer.finish_reason)
     if include_usage:
@@ -219,7 +219,9 @@ def _chat_logprobs(scores: Sequence[TokenScore]) -> Json | None:
 
 
 def _chat_logprob(text: str, logprob: float) -> Json:
-    return {"token": text, "logprob": max(logprob, _LOWEST), "bytes": list(text.encode())}
+    # A part of a character has no text of its own: the sign that stands for it has other bytes than it.
+    own = None if _UNREADABLE in text else list(text.encode())
+    return {"token": text, "logprob": max(logprob, _LOWEST), "bytes": own}
 
 
 def _text_logprobs(scores: Sequence[TokenScore], offset: int) -> Json | None:

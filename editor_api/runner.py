@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Generator, Mapping, Sequence
+from copy import deepcopy
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from editor_api.engine import Piece, Request, TokenScore
 from editor_api.grammar import Grammars
 from editor_api.infill import Infill, Infiller, InfillPrompt
-from lookupdec import CopyDrafter, Drafter, PlainDrafter, RollingCache, SurvivalModel
+from lookupdec import CopyDrafter, Drafter, PlainDrafter, Reference, RollingCache, SurvivalModel
 from lookupdec.errors import InputError
 
 if TYPE_CHECKING:
@@ -37,7 +38,9 @@ class Run:
         scores = tuple(self._runner.score(item) for item in chunk.logprobs)
         if scores and chunk.finish_reason == "stop" and chunk.stop is None:
             scores = scores[:-1]  # an end-of-text token is no part of the answer
-        return Piece(chunk.text, chunk.step, chunk.stats, chunk.finish_reason, scores, chunk.pieces)
+        # Others read the counts, perhaps while the next pass adds to them: each piece has its own.
+        stats = deepcopy(chunk.stats)
+        return Piece(chunk.text, chunk.step, stats, chunk.finish_reason, scores, chunk.pieces)
 
     def close(self) -> None:
         """End it: its output is kept for later requests of the same namespace."""
@@ -78,12 +81,14 @@ class Runner:
             # Any: transformers takes every callable, whatever its types say.
             mask: Any = self._grammars.mask(request.json_schema, len(request.prompt))
             settings = replace(settings, logits_processor=(mask,))
+        # Any: ``stream`` hands on whatever is no text as it is, though its types name ids alone.
+        expected: Any = Reference(request.reference[0], request.reference[1:]) if request.reference else None
         chunks = stream(
             self.model,
             request.prompt,
             settings,
             drafter=self._drafter(request),
-            reference=request.reference or None,
+            reference=expected,
             namespace=request.namespace,
             prefixes=self.prefixes,
         )
@@ -140,7 +145,7 @@ class Runner:
             tenant="",
             namespace="",
             deadline=600.0,
-            reference=(_WARM_UP_TEXT,),
+            reference=(self.model.encode_text(_WARM_UP_TEXT),),
         )
         for _ in range(2):  # the second finds the first one's output
             run = self.begin(request, request.deadline)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -39,13 +40,14 @@ class Service:
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """One HTTP request."""
+    """One HTTP request. ``created`` is its time of day in seconds, ``arrived`` that of ``time.monotonic``."""
 
     service: Service
     http: HttpRequest
     tenant: str
     identity: str
     created: int
+    arrived: float
 
     def check_model(self, name: str | None) -> None:
         """Raise ``ApiError`` where another model than the one here is asked for and names matter."""
@@ -53,9 +55,9 @@ class Call:
             message = f"there is no model {name!r} here, but {self.service.engine.model_name!r}"
             raise ApiError(404, message, "model_not_found", param="model")
 
-    def namespace(self, key: str | None) -> str:
-        """Return the name under which this caller's past outputs are kept."""
-        return f"{self.tenant}/{key or ''}"
+    def namespace(self, session: str | None, prompt_cache_key: str | None) -> str:
+        """Return the name under which this caller's past outputs are kept: each pair has one of its own."""
+        return f"{self.tenant}/{json.dumps([session, prompt_cache_key])}"
 
     def text_to_edit(self, contents: Sequence[str]) -> str | None:
         """Return the text that the answer is likely to repeat."""
@@ -70,6 +72,7 @@ def _call(request: HttpRequest) -> Call:
         tenant=state["tenant"],
         identity=state["request_id"],
         created=int(time.time()),
+        arrived=time.monotonic(),
     )
 
 

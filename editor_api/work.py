@@ -4,18 +4,26 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from time import monotonic
 
-from editor_api.engine import Engine, EngineError, Job, Piece, Request, RequestReplaced
+from editor_api.engine import Engine, EngineError, Job, Piece, Request, RequestReplaced, RequestTimedOut
 from editor_api.metrics import Metrics
+from lookupdec.stats import Stats, Step
+
+_OUT_OF_TIME = Piece("", Step((), 0, 0, ()), Stats(), "deadline")
 
 
 class Work:
-    """Runs generations one after the other until it is stopped."""
+    """Runs generations one after the other until it is stopped.
 
-    def __init__(self, engine: Engine, metrics: Metrics) -> None:
+    Deadlines count from ``arrived``, a time of ``time.monotonic``: what one generation took, the next has not.
+    """
+
+    def __init__(self, engine: Engine, metrics: Metrics, *, arrived: float) -> None:
         self._engine = engine
         self._metrics = metrics
+        self._arrived = arrived
         self._job: Job | None = None
         self._error: EngineError | None = None
 
@@ -24,21 +32,45 @@ class Work:
         """Whether nothing more will come."""
         return self._error is not None
 
-    async def pieces(self, request: Request) -> AsyncGenerator[Piece, None]:
-        """Yield the pieces of one generation. A reader that stops early must close this."""
+    def check(self) -> None:
+        """Raise what it was stopped with; from any thread."""
         if self._error is not None:
             raise self._error
+
+    async def pieces(self, request: Request) -> AsyncGenerator[Piece, None]:
+        """Yield the pieces of one generation. A reader that stops early must close this.
+
+        One that is closed early has ended, by its reader's judgement, unless the work was stopped.
+        One that is the continuation of others and has no time left is empty and ends with "deadline". Raises
+        ``EngineError``, also where there is no time for the first.
+        """
+        self.check()
         submitted, is_first = monotonic(), True
-        job = self._job = self._engine.submit(request)
+        seconds_left = self._arrived + request.deadline - submitted
+        if seconds_left <= 0:
+            if not request.admitted:
+                raise RequestTimedOut("the deadline passed before the request had its first turn")
+            yield _OUT_OF_TIME
+            return
+        job = self._job = self._engine.submit(replace(request, deadline=seconds_left))
         try:
             async for piece in job:
                 if not piece.step.tokens and piece.finish_reason is None:
                     continue  # a part of the prompt was read
                 if is_first:
-                    self._metrics.saw_start(len(request.prompt), monotonic() - submitted)
+                    seconds = monotonic() - submitted
+                    self._metrics.saw_start(len(request.prompt), piece.stats.cached_tokens, seconds)
                     is_first = False
                 self._metrics.saw_piece(piece)
                 yield piece
+        except GeneratorExit:
+            if piece.finish_reason is None and not self.is_stopped:
+                self._metrics.saw_end("stop")
+            raise
+        except RequestTimedOut:
+            if not request.admitted:
+                raise
+            yield _OUT_OF_TIME
         finally:
             job.cancel()
 

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from lookupdec.decode import Drafter, PlainDrafter, Target
     from lookupdec.draft import CopyDrafter
     from lookupdec.errors import LookupDecError
+    from lookupdec.ids import Reference
     from lookupdec.index import SuffixIndex
     from lookupdec.phrases import PhraseBook
     from lookupdec.policy import CostModel, SurvivalModel
@@ -24,6 +25,7 @@ __all__ = [
     "LookupDecError",
     "PhraseBook",
     "PlainDrafter",
+    "Reference",
     "RollingCache",
     "SuffixIndex",
     "SurvivalModel",
@@ -37,6 +39,7 @@ _HOMES = {
     "LookupDecError": "errors",
     "PhraseBook": "phrases",
     "PlainDrafter": "decode",
+    "Reference": "ids",
     "RollingCache": "cache",
     "SuffixIndex": "index",
     "SurvivalModel": "policy",

@@ -8,11 +8,16 @@ from collections.abc import Sequence
 from fastapi import APIRouter
 from starlette.responses import Response
 
+from editor_api.engine import Engine
+from editor_api.errors import bad_value
 from editor_api.llama_schemas import DetokenizeRequest, TemplateRequest, TokenizeRequest
 from editor_api.prompting import read
 from editor_api.schemas import ChatMessage, joined
 from editor_api.service import Call, CallDep
 from editor_api.wire import JsonResponse
+
+_CONTEXTS_IN_PIECES = 4  # a text that is so many times too long has been told to be so
+_USUAL_CONTEXT = 1 << 17  # where the model's own is unknown
 
 router = APIRouter(tags=["Like llama.cpp"])
 
@@ -41,8 +46,11 @@ async def props(call: CallDep, model: str | None = None) -> Response:
 @router.post("/apply-template")
 async def apply_template(body: TemplateRequest, call: CallDep) -> Response:
     """Write messages as the model reads them."""
-    ids = await asyncio.to_thread(_read, call, body.messages)
-    return JsonResponse({"prompt": call.service.engine.decode(ids)})
+
+    def written() -> str:
+        return call.service.engine.decode(_read(call, body.messages))
+
+    return JsonResponse({"prompt": await asyncio.to_thread(written)})
 
 
 @router.post("/tokenize")
@@ -57,7 +65,10 @@ async def tokenize(body: TokenizeRequest, call: CallDep) -> Response:
         ids = await asyncio.to_thread(encode, text)
     tokens: Sequence[object] = ids
     if body.with_pieces:
-        tokens = [{"id": token, "piece": engine.decode([token])} for token in ids]
+        most = _CONTEXTS_IN_PIECES * (engine.context_length or _USUAL_CONTEXT)
+        if len(ids) > most:
+            raise bad_value(f"with_pieces: at most {most} tokens, not {len(ids)}: send less", "with_pieces")
+        tokens = await asyncio.to_thread(_with_pieces, engine, ids)
     return JsonResponse({"tokens": tokens, "count": len(ids), "context_length": engine.context_length})
 
 
@@ -65,8 +76,15 @@ async def tokenize(body: TokenizeRequest, call: CallDep) -> Response:
 async def detokenize(body: DetokenizeRequest, call: CallDep) -> Response:
     """Give the text of tokens."""
     engine = call.service.engine
-    ids = await asyncio.to_thread(engine.encode_prompt, body.tokens) if body.tokens else []
-    return JsonResponse({"content": engine.decode(ids)})
+
+    def content() -> str:
+        return engine.decode(engine.encode_prompt(body.tokens)) if body.tokens else ""
+
+    return JsonResponse({"content": await asyncio.to_thread(content)})
+
+
+def _with_pieces(engine: Engine, ids: Sequence[int]) -> list[dict[str, object]]:
+    return [{"id": token, "piece": engine.decode([token])} for token in ids]
 
 
 def _read(call: Call, messages: Sequence[ChatMessage]) -> list[int]:

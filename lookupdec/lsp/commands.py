@@ -141,11 +141,12 @@ class _Run:
             raise _Refused(f"not applied, the answer is not complete: {'; '.join(result.warnings)}")
         if not self.snapshot.is_current(self.server.workspace):
             raise _Refused(CHANGED)
-        new_text = self.piece.prefix + result.text
-        if new_text == self.snapshot.text:
+        if not result.changed:  # compared without the marks, which are to stay where nothing came of them
             raise _Refused("the model left everything as it is")
         self.job.is_final = True
-        edit = self.snapshot.workspace_edit(new_text, versioned=_knows_versions(self.server))
+        edit = self.snapshot.workspace_edit(
+            self.piece.prefix + result.text, versioned=_knows_versions(self.server)
+        )
         params = types.ApplyWorkspaceEditParams(edit=edit, label="lookupdec")
         try:
             answer = await asyncio.shield(self.server.workspace_apply_edit_async(params))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Mapping, Sequence
+from copy import deepcopy
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -35,6 +36,11 @@ class FakeJob:
     finished: bool = False
     passes: int = 0
 
+    @property
+    def expected(self) -> tuple[str, ...]:
+        """The texts of the request's reference."""
+        return tuple(map(self.engine.decode, self.request.reference))
+
     def __aiter__(self) -> AsyncIterator[Piece]:
         return self._pieces()
 
@@ -45,7 +51,8 @@ class FakeJob:
     async def _pieces(self) -> AsyncIterator[Piece]:
         limit = self.request.settings.get("max_new_tokens") or len(self.engine.answer) + 1
         text = self.engine.answer[:limit]
-        stats = Stats(prompt_tokens=len(self.request.prompt), prefill_seconds=0.25)
+        prompt = len(self.request.prompt)
+        stats = Stats(prompt_tokens=prompt, cached_tokens=self.engine.cached, prefill_seconds=0.25)
         cuts = list(range(0, max(1, len(text)), PASS))
         for start in cuts:
             await asyncio.sleep(self.engine.delay)
@@ -60,7 +67,7 @@ class FakeJob:
             self.passes += 1
             self.finished = is_last
             reason = ("length" if limit <= len(self.engine.answer) else "stop") if is_last else None
-            yield Piece(part, step, stats, reason, pieces=tuple(part))  # type: ignore[arg-type]
+            yield Piece(part, step, deepcopy(stats), reason, pieces=tuple(part))  # type: ignore[arg-type]
 
 
 @dataclass
@@ -71,6 +78,7 @@ class FakeEngine:
     delay: float = 0.0
     error: Exception | None = None
     room: int = 1000
+    cached: int = 0
     state: State = "ready"
     context_length: int | None = 1000
     model_name: str = "fake"
@@ -112,11 +120,15 @@ class FakeEngine:
         if settings.get("seed") == 13:
             raise InputError("13 is no seed")
 
-    def submit(self, request: Request) -> FakeJob:
+    def check_room(self) -> None:
         if self.state != "ready":
             raise EngineUnavailable("the model is being loaded")
-        if self.capacity.running >= self.room and not request.admitted:
+        if self.capacity.running >= self.room:
             raise EngineBusy(7)
+
+    def submit(self, request: Request) -> FakeJob:
+        if not request.admitted:
+            self.check_room()
         self.jobs.append(FakeJob(self, request))
         return self.jobs[-1]
 

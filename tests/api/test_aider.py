@@ -116,7 +116,7 @@ def test_an_answer_becomes_an_edit_and_a_commit(aider: Path, repository: Path, o
     with serving(fake) as served:
         printed = run(aider, repository, served.port, "Rename greet to welcome.", *options)
     assert (repository / "greet.py").read_text() == NEW, printed
-    assert fake.jobs[0].request.reference[0] == f"greet.py\n```\n{OLD}```\n"
+    assert fake.jobs[0].expected[0] == f"greet.py\n```\n{OLD}```\n"
     assert fake.jobs[0].request.settings["max_new_tokens"] == 1024
     log = subprocess.run(["git", "log", "--oneline"], cwd=repository, capture_output=True, text=True)
     assert len(log.stdout.splitlines()) == 2

@@ -81,7 +81,7 @@ def test_relaces_old_and_new_shape(fake: FakeEngine, served: Served, body: dict[
     answer = served.client.post("/v1/code/apply", json=body).json()
     assert answer["mergedCode"] == MERGED
     assert answer["usage"]["total_tokens"] == answer["usage"]["prompt_tokens"] + len(fake.answer)
-    assert fake.jobs[0].request.reference[0] == CODE
+    assert fake.jobs[0].expected[0] == CODE
     assert SNIPPET in asked(fake)
     assert ("Add types." in asked(fake)) == ("instruction" in body)
 
@@ -124,7 +124,7 @@ def test_a_chat_that_asks_for_more_than_an_edit_is_a_chat(
 ) -> None:
     served.chat(TAGS, **fields)
     assert asked(fake) == TAGS
-    assert fake.jobs[0].request.reference[0] == CODE
+    assert fake.jobs[0].expected[0] == CODE
 
 
 def test_tags_in_a_longer_conversation_are_a_chat(fake: FakeEngine, served: Served) -> None:
@@ -150,7 +150,7 @@ def test_mercurys_next_edit_endpoint(fake: FakeEngine, served: Served) -> None:
     body = {"messages": [{"role": "user", "content": content}], "max_tokens": 64}
     answer = served.client.post("/v1/edit/completions", json=body).json()
     assert answer["choices"][0]["message"]["content"] == fake.answer
-    assert fake.jobs[0].request.reference[0] == "x = 1\n"
+    assert fake.jobs[0].expected[0] == "x = 1\n"
     assert asked(fake).startswith("You predict a programmer's next edit.")
     own = [{"role": "system", "content": "mine"}, *body["messages"]]  # type: ignore[misc]
     served.client.post("/v1/edit/completions", json={"messages": own})
@@ -206,4 +206,4 @@ def test_settings_reach_the_model(fake: FakeEngine, served: Served) -> None:
     for job in fake.jobs:
         settings = job.request.settings
         assert (settings["max_new_tokens"], settings["temperature"], settings["seed"]) == (500, 0.5, 9)
-        assert job.request.namespace.endswith("/k")
+        assert job.request.namespace.endswith('/[null, "k"]')

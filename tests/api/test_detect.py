@@ -130,13 +130,13 @@ def test_what_is_found_is_the_reference_unless_a_prediction_is_sent(fake: FakeEn
         served.chat(content)
         served.client.post("/v1/completions", json={"prompt": content})
         served.chat(content, prediction={"type": "content", "content": "p"})
-    assert [job.request.reference for job in fake.jobs] == [(CODE,), (CODE,), ("p",)]
+    assert [job.expected for job in fake.jobs] == [(CODE,), (CODE,), ("p",)]
 
 
 def test_without_drafting_nothing_is_searched(fake: FakeEngine) -> None:
     with serving(fake, drafting=False) as served:
         served.chat(PROMPTS["mercury, apply"][0])
-    assert fake.jobs[0].request.reference == ()
+    assert fake.jobs[0].expected == ()
     assert not fake.jobs[0].request.drafting
 
 
@@ -149,4 +149,4 @@ def test_code_in_json_is_expected_where_json_is_asked_for(fake: FakeEngine, serv
     assert served.chat(asked, **schema).status_code == 200
     assert served.chat(asked).status_code == 200
     escaped = json.dumps(CODE)[1:-1]
-    assert [job.request.reference for job in fake.jobs] == [(CODE, escaped), (CODE, escaped), (CODE,)]
+    assert [job.expected for job in fake.jobs] == [(CODE, escaped), (CODE, escaped), (CODE,)]

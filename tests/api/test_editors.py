@@ -96,7 +96,7 @@ def test_continue_edits(fake: FakeEngine, served: Served) -> None:
         **model["defaultCompletionOptions"],
     }
     assert deltas(send(served, f"{model['apiBase']}/chat/completions", body)) == "Hello, world"
-    assert fake.jobs[0].request.reference[0] == CODE
+    assert fake.jobs[0].expected[0] == CODE
 
 
 def test_continue_applies(fake: FakeEngine, served: Served) -> None:
@@ -105,7 +105,7 @@ def test_continue_applies(fake: FakeEngine, served: Served) -> None:
     messages = [user(asked), {"role": "assistant", "content": "```\n"}]
     body = {"model": model["model"], "messages": messages, "stream": True}
     assert deltas(send(served, f"{model['apiBase']}/chat/completions", body)) == "Hello, world"
-    assert fake.jobs[0].request.reference[0] == CODE
+    assert fake.jobs[0].expected[0] == CODE
 
 
 def test_continue_completes(fake: FakeEngine, served: Served) -> None:
@@ -150,7 +150,7 @@ def test_zeds_assistant(fake: FakeEngine, served: Served) -> None:
     }
     assert deltas(send(served, f"{provider['api_url']}/chat/completions", body)) == "Hello, world"
     assert fake.decode(fake.jobs[0].request.prompt) == "sRewrite this."
-    assert fake.jobs[0].request.namespace.endswith("/thread-1")
+    assert fake.jobs[0].request.namespace.endswith('/[null, "thread-1"]')
 
 
 def test_zeds_predictions(fake: FakeEngine, served: Served) -> None:
@@ -208,7 +208,7 @@ def test_llama_vscode_edits_a_selection(fake: FakeEngine, served: Served) -> Non
     }
     url = f"{config['endpoint_chat']}/{config['ai_api_version']}/chat/completions"
     assert said(send(served, url, body)) == "Hello, world"
-    assert fake.jobs[0].request.reference[0] == CODE
+    assert fake.jobs[0].expected[0] == CODE
 
 
 def test_llama_vscode_completes_and_warms_up(fake: FakeEngine, served: Served) -> None:
@@ -287,7 +287,7 @@ def test_llama_vim_edits(fake: FakeEngine, served: Served) -> None:
         "cache_prompt": True,
     }
     assert deltas(send(served, url, body)) == "Hello, world"
-    assert fake.jobs[0].request.reference[0] == CODE
+    assert fake.jobs[0].expected[0] == CODE
 
 
 def test_aider_continues_an_answer_that_was_cut(fake: FakeEngine, served: Served) -> None:
@@ -344,4 +344,4 @@ def test_codecompanion_chats_and_edits_inside_json(fake: FakeEngine, served: Ser
     messages = [{"role": "system", "content": asked}, user(selection), user("<prompt>Types.</prompt>")]
     answer = send(served, url + chat_url, {"model": "fake", "messages": messages, "stream": False})
     assert json.loads(said(answer))["code"] == CODE
-    assert fake.jobs[-1].request.reference[0] == json.dumps(json.loads(fake.answer), indent=2)
+    assert fake.jobs[-1].expected[0] == json.dumps(json.loads(fake.answer), indent=2)

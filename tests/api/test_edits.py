@@ -12,7 +12,7 @@ import pytest
 
 from lookupdec.edit import Position, TextEdit, apply_edits
 from tests.api.fakes import FakeEngine
-from tests.api.serving import Served, events, until
+from tests.api.serving import PATIENCE, Served, events, until
 
 TEXT = "colour = 1\r\nprint(colour)\r\n"
 NEW = "color = 1\nprint(color)\n"
@@ -56,7 +56,7 @@ def test_the_text_is_the_reference_unless_a_prediction_is_given(fake: FakeEngine
     edit(served, prediction="other\n")
     edit(served, prediction={"type": "content", "content": [{"type": "text", "text": "third\n"}]})
     expected = [TEXT.replace("\r\n", "\n"), "other\n", "third\n"]
-    assert [job.request.reference for job in fake.jobs] == [(text,) for text in expected]
+    assert [job.expected for job in fake.jobs] == [(text,) for text in expected]
 
 
 def test_only_what_is_asked_for_is_returned(served: Served) -> None:
@@ -207,6 +207,55 @@ def test_a_text_longer_than_the_context_is_edited_in_parts(fake: FakeEngine, ser
     assert len(fake.jobs) > 1
     assert [job.request.admitted for job in fake.jobs] == [False] + [True] * (len(fake.jobs) - 1)
     assert result["usage"]["prompt_tokens"] == sum(len(job.request.prompt) for job in fake.jobs)
+
+
+def test_a_full_queue_refuses_edits_before_they_are_planned(
+    fake: FakeEngine, served: Served, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def encode(_text: object) -> list[int]:
+        raise AssertionError("nothing is planned")
+
+    monkeypatch.setattr(fake, "encode_prompt", encode)
+    monkeypatch.setattr(fake, "encode_text", encode)
+    fake.room = 0
+    assert edit(served).status_code == 429
+    fake.state = "stopping"
+    assert edit(served).status_code == 503
+
+
+def test_the_parts_of_an_edit_share_its_deadline(fake: FakeEngine, served: Served) -> None:
+    fake.delay, fake.answer = 0.03, "line\n" * 2
+    body = {"input": "".join(f"line {number}\n" for number in range(150)), "allow_incomplete": True}
+    assert edit(served, **body, deadline=30).status_code == 200
+    left = [job.request.deadline for job in fake.jobs]
+    assert len(left) > 1
+    assert all(later < earlier - fake.delay for earlier, later in zip(left, left[1:], strict=False))
+    fake.jobs.clear()
+    fake.delay = 0.3
+    assert not edit(served, **body, deadline=1).json()["complete"]
+    assert len(fake.jobs) == 1
+
+
+def test_a_client_that_leaves_ends_the_plan_of_its_edit(
+    fake: FakeEngine, served: Served, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    counted, go_on = threading.Event(), threading.Event()
+    texts: list[str] = []
+
+    def encode(text: str) -> list[int]:
+        texts.append(text)
+        counted.set()
+        assert go_on.wait(PATIENCE)
+        return [ord(char) for char in text]
+
+    monkeypatch.setattr(fake, "encode_text", encode)
+    body = {"input": "a line\n" * 300, "instruction": "x"}
+    with served.sent(json.dumps(body).encode(), "/v1/edits"):
+        assert counted.wait(PATIENCE)
+    until(lambda: 'path="/v1/edits",status="499"' in served.client.get("/metrics").text)
+    go_on.set()
+    until(lambda: not [thread for thread in threading.enumerate() if thread.name == "edit"])
+    assert len(texts) == len(set(texts)) <= 2  # the messages of one prompt
 
 
 @pytest.mark.parametrize("stream", [True, False])

@@ -7,11 +7,14 @@ import socket
 import threading
 import time
 from collections.abc import Iterator
+from itertools import accumulate
 from typing import Any
 
 import pytest
 
 from editor_api.embedded import EmbeddedEngine
+from editor_api.engine import Request
+from editor_api.runner import Runner
 from lookupdec.hf import LanguageModel, Settings, generate
 from tests.api.serving import Served, chat_body, events, serving, until
 
@@ -253,6 +256,8 @@ def test_a_client_that_leaves_frees_its_place_within_a_pass(narrow: Served, stre
         assert refused.status_code == 429
         assert int(refused.headers["retry-after"]) >= 1
         assert refused.json()["error"]["code"] == "queue_full"
+        edit = {"input": TEXT, "instruction": "Add type hints."}
+        assert narrow.client.post("/v1/edits", json=edit).status_code == 429
         leave(waiting)
         until(lambda: (engine.capacity.running, engine.capacity.waiting) == (1, 0))
         leave(running)
@@ -338,6 +343,48 @@ def test_concurrent_answers_equal_single_ones(tiny_served: Served) -> None:
     for thread in threads:
         thread.join()
     assert [_text(body) for body in together] == [_text(body) for body in single]
+
+
+def test_the_counts_of_a_piece_stay_as_they_are(tiny_language_model: LanguageModel) -> None:
+    runner = Runner(tiny_language_model, cache_bytes=0, prefix_bytes=0)
+    prompt = tiny_language_model.encode_text(TEXT)
+    request = Request(prompt=prompt, settings={"max_new_tokens": 9}, tenant="", namespace="", deadline=60)
+    run = runner.begin(request, request.deadline)
+    pieces = [run.next_piece()]
+    while pieces[-1].finish_reason is None:
+        pieces.append(run.next_piece())
+    assert [piece.stats.tokens for piece in pieces] == list(
+        accumulate(len(one.step.tokens) for one in pieces)
+    )
+    assert pieces[-1].stats.tokens == 9
+
+
+@pytest.mark.parametrize("n", [1, 2])
+def test_offsets_of_streamed_tokens_are_those_of_their_choice(tiny_served: Served, n: int) -> None:
+    body = {"prompt": "hi", "max_tokens": 6, "logprobs": 1, "n": n}
+    whole = tiny_served.client.post("/v1/completions", json=body).json()["choices"]
+    raw = json.dumps({**body, "stream": True}).encode()
+    told: dict[int, list[int]] = {}
+    for chunk in events(tiny_served.raw(raw, "/v1/completions")[1]):
+        for choice in chunk["choices"]:
+            if choice["logprobs"] is not None:
+                told.setdefault(choice["index"], []).append(choice["logprobs"]["text_offset"][0])
+    for choice in whole:
+        firsts = told[choice["index"]]
+        assert firsts[0] == 0
+        assert firsts == sorted(firsts)
+        assert max(firsts) <= len(choice["text"])
+    assert len({tuple(firsts) for firsts in told.values()}) == 1
+
+
+def test_a_part_of_a_character_has_no_bytes(tiny_served: Served, tiny_language_model: LanguageModel) -> None:
+    first, second = tiny_language_model.encode_text("é")
+    fields = {"logit_bias": {str(first): 100}, "max_tokens": 1, "logprobs": True, "top_logprobs": 1}
+    entry = tiny_served.chat("hi", **fields).json()["choices"][0]["logprobs"]["content"][0]
+    assert (entry["token"], entry["bytes"]) == ("\ufffd", None)
+    fields["logit_bias"] = {str(tiny_language_model.encode_text("a")[0]): 100}
+    entry = tiny_served.chat("hi", **fields).json()["choices"][0]["logprobs"]["content"][0]
+    assert (entry["token"], entry["bytes"]) == ("a", [97])
 
 
 def test_a_failing_pass_ends_its_request_alone(

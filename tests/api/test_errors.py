@@ -98,7 +98,8 @@ def test_errors_name_the_field(
 
 def test_a_body_that_is_no_json_is_400(lasting: Served) -> None:
     assert lasting.raw(b"{")[0].startswith(b"HTTP/1.1 400")
-    assert json.loads(lasting.raw(b"{")[1])["error"]["code"] == "invalid_json"
+    for body in (b"{", BAD_BODIES["invalid UTF-8"], BAD_BODIES["deep lists"]):
+        assert json.loads(lasting.raw(body)[1])["error"]["code"] == "invalid_json"
 
 
 @pytest.mark.parametrize("kind", ["text/plain", "application/x-www-form-urlencoded", None])

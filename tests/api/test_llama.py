@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from typing import Any
 
 import pytest
@@ -50,6 +52,39 @@ def test_tokens_with_their_texts_and_back(tiny_served: Served) -> None:
     assert post("/detokenize", json={"tokens": []}).json() == {"content": ""}
     assert post("/tokenize", json={"content": "", "add_special": True}).json()["tokens"] == []
     assert post("/detokenize", json={"tokens": [99999]}).status_code == 400
+
+
+def test_texts_are_read_and_written_on_no_thread_that_others_wait_for(
+    fake: FakeEngine, served: Served, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    decode, threads = fake.decode, set()
+
+    def decoded(ids: Sequence[int]) -> str:
+        with suppress(RuntimeError):
+            asyncio.get_running_loop()
+            threads.add("the event loop's")
+        return decode(ids)
+
+    monkeypatch.setattr(fake, "decode", decoded)
+    post = served.client.post
+    assert post("/tokenize", json={"content": "ab", "with_pieces": True}).json()["tokens"] == [
+        {"id": 97, "piece": "a"},
+        {"id": 98, "piece": "b"},
+    ]
+    assert post("/detokenize", json={"tokens": [97]}).json() == {"content": "a"}
+    assert post("/apply-template", json={"messages": HI}).json() == {"prompt": "hi"}
+    assert not threads
+
+
+def test_the_texts_of_tokens_are_told_for_a_few_contexts(served: Served) -> None:
+    def tokenized(length: int, **fields: Any) -> Any:
+        return served.client.post("/tokenize", json={"content": "x" * length, **fields})
+
+    assert tokenized(4000, with_pieces=True).status_code == 200
+    refused = tokenized(4001, with_pieces=True)
+    assert refused.status_code == 400
+    assert refused.json()["error"]["param"] == "with_pieces"
+    assert tokenized(4001).json()["count"] == 4001
 
 
 def test_health_under_both_paths(served: Served) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import random
@@ -19,7 +20,7 @@ from editor_api.engine import Piece, Request
 from editor_api.runner import Runner
 from lookupdec.hf import LanguageModel, Settings, generate
 from lookupdec.stats import Stats, Step
-from tests.api.serving import Served, chat_body, serving, until
+from tests.api.serving import PATIENCE, Served, chat_body, serving, until
 
 REQUESTS, CLIENTS = 300, 16
 MOST_GROWTH = 20 << 20  # bytes
@@ -130,3 +131,34 @@ def test_turns_are_fair_by_time(busy: tuple[Served, EmbeddedEngine], monkeypatch
     between = log[log.index("quick") : len(log) - log[::-1].index("quick")]
     assert between.count("quick") == 60
     assert between.count("slow") <= 7  # by passes it would have been all that were left
+
+
+def test_a_long_request_gets_its_share_of_a_stream_of_short_ones(
+    busy: tuple[Served, EmbeddedEngine], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Four run at once: one pass in four is the long one's, however many one-pass requests come and go."""
+    _, engine = busy
+    log: list[str] = []
+
+    def begin(_runner: Runner, request: Request, _seconds: float) -> Paced:
+        name = request.tenant
+        return Paced(name, 0.002, 10_000 if name == "long" else 1, log)
+
+    async def ask(tenant: str) -> None:
+        request = Request(prompt=[1], settings={}, tenant=tenant, namespace="", deadline=PATIENCE)
+        job = engine.submit(request)
+        async for _ in job:
+            if len(log) >= 400:
+                job.cancel()
+                return
+
+    async def ask_again_and_again() -> None:
+        while len(log) < 400:
+            await ask("short")
+
+    async def ask_all() -> None:
+        await asyncio.gather(ask("long"), *(ask_again_and_again() for _ in range(8)))
+
+    monkeypatch.setattr(Runner, "begin", begin)
+    asyncio.run(asyncio.wait_for(ask_all(), PATIENCE))
+    assert log[:400].count("long") >= 80

@@ -108,7 +108,7 @@ def test_an_example_runs_and_every_token_shows_where_it_came_from(here: Tab, fak
     statistics = here.page.get_by_role("table")
     expect(statistics).to_contain_text(f"Tokens{len(CHANGED)}")
     expect(statistics).to_contain_text(f"from the text{passes} of {passes}")
-    assert fake.jobs[0].request.reference[0] == EXAMPLE["input"]
+    assert fake.jobs[0].expected[0] == EXAMPLE["input"]
     expect(here.by("error")).to_be_hidden()
 
 

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 import signal
 import threading
+import time
+from contextlib import suppress
+from typing import Any
 
 import pytest
 
@@ -83,6 +87,36 @@ def test_metrics_count_drafts_requests_and_ends(served: Served) -> None:
         assert line in text.splitlines()
 
 
+SUCCESS = 'lookupdec_request_success_total{finished_reason="stop"} 1.0'
+CACHED = "lookupdec_cached_prompt_tokens_total 5.0"
+
+
+@pytest.mark.parametrize("path", ["/v1/edits", "/infill"])
+def test_metrics_count_what_the_service_itself_ends(path: str) -> None:
+    block = "```python\ncolor = 1\nend = 2\n```\n" + "And that is what I have changed. " * 20
+    fake = FakeEngine(answer=block if path == "/v1/edits" else "    a\nb\n" + "c" * 300, cached=5)
+    body = {
+        "/v1/edits": {"input": "colour = 1\nend = 2\n", "instruction": "x", "path": "a.py"},
+        "/infill": {"input_prefix": "a\n", "input_suffix": "z\n", "n_indent": 4},
+    }
+    with serving(fake) as served:
+        assert served.client.post(path, json=body[path]).status_code == 200
+        assert not fake.jobs[0].finished
+        until(lambda: SUCCESS in served.client.get("/metrics").text.splitlines())
+        assert CACHED in served.client.get("/metrics").text.splitlines()
+
+
+@pytest.mark.parametrize("stream", [True, False])
+def test_metrics_count_no_end_of_what_a_client_left(
+    fake: FakeEngine, served: Served, *, stream: bool
+) -> None:
+    fake.delay, fake.cached = 0.1, 5
+    with served.sent(chat_body(stream=stream)):
+        until(lambda: CACHED in served.client.get("/metrics").text.splitlines())
+    until(lambda: fake.jobs[0].stopped)
+    assert "request_success_total{" not in served.client.get("/metrics").text
+
+
 def test_tokens_of_texts_and_messages(served: Served) -> None:
     assert served.client.post("/tokenize", json={"content": "ab"}).json()["tokens"] == [97, 98]
     assert served.client.post("/v1/tokenize", json={"prompt": ""}).json()["count"] == 0
@@ -104,7 +138,66 @@ def test_predictions_are_counted_by_what_came_back(fake: FakeEngine, served: Ser
     details = answer["usage"]["completion_tokens_details"]
     assert details["accepted_prediction_tokens"] == 8  # "Hello, " and one "o"
     assert details["rejected_prediction_tokens"] == 3
-    assert fake.jobs[0].request.reference == ("Hello, moon",)
+    assert fake.jobs[0].expected == ("Hello, moon",)
+
+
+def test_a_long_prediction_is_cut_where_no_answer_can_reach(fake: FakeEngine, served: Served) -> None:
+    long = "  a tab\n" * 50_000
+    answer = served.chat(prediction={"type": "content", "content": long}).json()
+    details = answer["usage"]["completion_tokens_details"]
+    assert details["accepted_prediction_tokens"] + details["rejected_prediction_tokens"] == len(long)
+    edit = {"input": "a\n", "instruction": "x", "prediction": long}
+    assert served.client.post("/v1/edits", json=edit).status_code == 200
+    for job in fake.jobs:
+        assert [len(text) for text in job.expected] == [fake.context_length, fake.context_length]
+        assert long.startswith(job.expected[0])
+        assert job.expected[1].startswith("a tab\n")
+
+
+def test_texts_are_read_on_no_thread_that_others_wait_for(
+    fake: FakeEngine, served: Served, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    encode, loops = fake.encode_text, []
+
+    def encode_text(text: str) -> list[int]:
+        with suppress(RuntimeError):
+            loops.append(asyncio.get_running_loop())
+        return encode(text)
+
+    monkeypatch.setattr(fake, "encode_text", encode_text)
+    assert (
+        served.chat(n=4, temperature=1, prediction={"type": "content", "content": "\ta"}).status_code == 200
+    )
+    assert not loops
+    assert [job.expected for job in fake.jobs] == [("\ta", "a", "    a")] * 4
+    assert len({id(job.request.reference) for job in fake.jobs}) == 1
+
+
+def test_answers_share_the_deadline_of_their_request(fake: FakeEngine, served: Served) -> None:
+    fake.delay = 0.05  # four times for each answer
+    first, *_, last = served.chat(n=8, temperature=1, deadline=0.6).json()["choices"]
+    assert first["finish_reason"] == "stop"
+    assert last["finish_reason"] == "length"
+    assert last["message"]["content"] == ""
+    left = [job.request.deadline for job in fake.jobs]
+    assert len(left) < 8
+    assert all(later < earlier - fake.delay for earlier, later in zip(left, left[1:], strict=False))
+
+
+def test_a_request_without_time_is_told(
+    fake: FakeEngine, served: Served, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    encode = fake.encode_prompt
+
+    def encode_prompt(prompt: Any) -> list[int]:
+        time.sleep(0.1)
+        return encode(prompt)
+
+    monkeypatch.setattr(fake, "encode_prompt", encode_prompt)
+    answer = served.chat(deadline=0.05)
+    assert answer.status_code == 408
+    assert answer.json()["error"]["code"] == "deadline_exceeded"
+    assert not fake.jobs
 
 
 def test_the_description_is_complete(served: Served) -> None:

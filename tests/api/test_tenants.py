@@ -62,6 +62,9 @@ def test_what_another_tenant_has_read_is_read_again(shared: Served) -> None:
     assert ask(shared, "alice")["cache_n"] == 0
     assert ask(shared, "alice")["prompt_n"] == 1
     assert ask(shared, "alice", session="a")["cache_n"] == 0
+    assert ask(shared, "alice", prompt_cache_key="a")["cache_n"] == 0
+    assert ask(shared, "alice", session="a", prompt_cache_key="b")["cache_n"] == 0
+    assert ask(shared, "alice", session="a")["cache_n"] > 0
     assert ask(shared, "alice", prompt_cache_key="a")["cache_n"] > 0
     assert ask(shared, "bob")["cache_n"] == 0
 
@@ -69,7 +72,7 @@ def test_what_another_tenant_has_read_is_read_again(shared: Served) -> None:
 def test_a_session_is_replaced_by_its_own_tenant_alone() -> None:
     engine = FakeEngine()
     sessions, metrics = Sessions(), Metrics(engine)
-    alices, bobs, newer = (Work(engine, metrics) for _ in range(3))
+    alices, bobs, newer = (Work(engine, metrics, arrived=0.0) for _ in range(3))
     with (
         sessions.newest("alice", "s", alices),
         sessions.newest("bob", "s", bobs),

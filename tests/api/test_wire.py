@@ -119,6 +119,12 @@ def test_paths_with_and_without_version_and_slash(served: Served, path: str) -> 
     )
 
 
+def test_a_model_is_found_with_and_without_version(served: Served) -> None:
+    model = served.client.get("/v1/models/fake").json()
+    assert model["id"] == "fake"
+    assert served.client.get("/models/fake").json() == model
+
+
 def test_fields_of_other_servers_are_let_pass(served: Served) -> None:
     odd = {
         "id_slot": 0,

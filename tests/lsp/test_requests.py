@@ -47,6 +47,17 @@ async def test_an_answer_that_changes_nothing_is_said_to():
         assert editor.shown == ["lookupdec: the model left everything as it is"]
 
 
+@in_loop
+async def test_an_instruction_in_the_text_stays_where_nothing_came_of_it():
+    marked = TEXT.replace("def two", "# lookupdec: change nothing\ndef two")
+    async with editing() as editor:
+        editor.open(marked)
+        at_two = as_json(selection((4, 0), (6, 12)))
+        assert not (await editor.command("lookupdec.edit", range=at_two))["applied"]
+        assert editor.shown == ["lookupdec: the model left everything as it is"]
+        assert (editor.texts[URI], editor.edits) == (marked, [])
+
+
 @pytest.mark.parametrize("how", ["changed", "closed", "reopened"])
 @in_loop
 async def test_a_document_that_changed_meanwhile_is_left_alone(how):
