@@ -81,8 +81,7 @@ class Runner:
             # Any: transformers takes every callable, whatever its types say.
             mask: Any = self._grammars.mask(request.json_schema, len(request.prompt))
             settings = replace(settings, logits_processor=(mask,))
-        # Any: ``stream`` hands on whatever is no text as it is, though its types name ids alone.
-        expected: Any = Reference(request.reference[0], request.reference[1:]) if request.reference else None
+        expected = Reference(request.reference[0], request.reference[1:]) if request.reference else None
         chunks = stream(
             self.model,
             request.prompt,

@@ -94,7 +94,7 @@ def generate(
     settings: Settings = _DEFAULTS,
     *,
     drafter: Drafter | None = None,
-    reference: str | Sequence[str] | Ids | slice | None = None,
+    reference: str | Sequence[str] | Ids | slice | Reference | None = None,
     namespace: str | None = None,
     prefixes: PrefixCache | None = None,
 ) -> Generation:
@@ -128,7 +128,7 @@ def stream(
     settings: Settings = _DEFAULTS,
     *,
     drafter: Drafter | None = None,
-    reference: str | Sequence[str] | Ids | slice | None = None,
+    reference: str | Sequence[str] | Ids | slice | Reference | None = None,
     namespace: str | None = None,
     prefixes: PrefixCache | None = None,
 ) -> Generator[Chunk, None, None]:
@@ -248,7 +248,7 @@ def _own_stop_strings(model: LanguageModel) -> tuple[str, ...]:
 
 
 def _reference(
-    model: LanguageModel, reference: str | Sequence[str] | Ids | slice | None
+    model: LanguageModel, reference: str | Sequence[str] | Ids | slice | Reference | None
 ) -> Ids | slice | Reference | None:
     texts: list[str] = [reference] if isinstance(reference, str) else []
     if isinstance(reference, Sequence) and not isinstance(reference, str):
