@@ -59,12 +59,15 @@ def sdk(model_served: Served) -> Iterator[openai.OpenAI]:
 # The first test: nothing but the service's own warm-up has run before.
 def test_the_first_request_is_as_quick_as_later_ones(sdk: openai.OpenAI) -> None:
     seconds = []
-    for _ in range(5):
+    for number in range(10):
         began = perf_counter()
-        sdk.chat.completions.create(model="any", messages=ASKED, max_tokens=4)
+        # A session of its own: nothing of the prompt has been read before.
+        sdk.chat.completions.create(
+            model="any", messages=ASKED, max_tokens=4, extra_body={"session": str(number)}
+        )
         seconds.append(perf_counter() - began)
-    # The rest is for a busy computer; compiling a kernel takes seconds.
-    assert seconds[0] < 1.5 * max(seconds[1:]) + 0.5
+    # The slowest of the others, since a busy computer has slow moments; compiling a kernel takes seconds.
+    assert seconds[0] < 1.5 * max(seconds[1:])
 
 
 def test_the_answer_is_the_models_own(sdk: openai.OpenAI, model: LanguageModel) -> None:
