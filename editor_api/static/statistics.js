@@ -19,7 +19,8 @@ export function showStatistics(dom, result, plain) {
     row("Tokens a second", timings, plain, (one) => one.predicted_per_second, { better: "more", digits: 1 }),
     row("Seconds for the answer", timings, plain, (one) => one.predicted_ms / 1000, { better: "fewer", digits: 2 }),
     row("Seconds to read the prompt", timings, plain, (one) => one.prompt_ms / 1000, { digits: 2 }),
-    row("Tokens of the prompt", timings, plain, (one) => one.prompt_n),
+    row("Tokens of the prompt", timings, plain, (one) => one.cache_n + one.prompt_n),
+    row("… read by an earlier run", timings, plain, (one) => one.cache_n),
     row("Milliseconds of drafting", timings, plain, (one) => one.drafting_ms, { digits: 1 }),
     row("Drafted tokens accepted", timings, plain, accepted),
   ];
