@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import signal
+import socket
 import sys
 from collections.abc import Sequence
 
@@ -22,6 +23,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         from editor_api.server import Server
 
         server = Server(settings)
+        if taken := _why_not_free(settings):
+            return _refuse(taken)
         set_up_logs(settings.log_level)
     except ValidationError as error:
         return _refuse("; ".join(_line(item) for item in error.errors()))  # type: ignore[arg-type]
@@ -31,6 +34,19 @@ def main(arguments: Sequence[str] | None = None) -> int:
         signal.signal(signal.SIGTERM, signal.default_int_handler)  # raised again once everything has ended
         server.run()
     return _refuse(server.failure) if server.failure else 0
+
+
+def _why_not_free(settings: Settings) -> str:
+    """Say why nothing can listen at the address, "" where something can: the server would tell it late."""
+    family = socket.AF_INET6 if ":" in settings.host else socket.AF_INET
+    with socket.socket(family) as trial:
+        trial.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            trial.bind((settings.host, settings.port))
+        except OSError as error:
+            why = error.strerror or str(error)
+            return f"cannot listen at {settings.host}:{settings.port} ({why}): give another --port or --host"
+    return ""
 
 
 def _line(item: dict[str, object]) -> str:

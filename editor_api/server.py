@@ -53,7 +53,11 @@ class Server(uvicorn.Server):
         self._watch = asyncio.ensure_future(self._stop_without_model())
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
-        """Take no new requests, and give those that run some time."""
+        """Take no new requests, and give those that run some time; a second signal ends them at once."""
+        if self.should_exit:
+            if self._loop is not None:
+                self._loop.call_soon_threadsafe(self._engine.abort)
+            return
         super().handle_exit(sig, frame)
         self._engine.drain()
         if self._loop is not None:

@@ -35,6 +35,13 @@ def run(*arguments: object, stdin: bytes | None = None):
     return CliRunner().invoke(app, [str(argument) for argument in arguments], input=stdin)
 
 
+def test_the_command_alone_prints_its_help(capsys):
+    assert cli_app.run([]) == 2
+    told = capsys.readouterr()
+    assert "Usage" in told.out + told.err
+    assert "error" not in told.err
+
+
 def test_edit_prints_the_diff_and_leaves_the_file_alone(engine, file):
     result = run("edit", file, "-i", "digits")
     assert result.exit_code == 0

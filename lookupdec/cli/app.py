@@ -63,6 +63,8 @@ def run(arguments: Sequence[str] | None = None) -> int:
         format_message = getattr(error, "format_message", None)
         if format_message is None:
             raise
-        typer.echo(f"error: {' '.join(format_message().split())}", err=True)
+        # Asked for nothing, typer has printed the help and has nothing to say.
+        if message := " ".join(format_message().split()):
+            typer.echo(f"error: {message}", err=True)
         return 2
     return code if isinstance(code, int) else 0

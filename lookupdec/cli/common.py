@@ -36,7 +36,7 @@ ExactMode = Annotated[
 Temperature = Annotated[float, typer.Option(min=0.0, help="0 takes the likeliest token; above it, draws.")]
 Seed = Annotated[int | None, typer.Option(min=0, help="Makes draws repeatable.")]
 MaxNewTokens = Annotated[
-    int | None, typer.Option(min=1, help="Longest answer; what the context leaves when left out.")
+    int | None, typer.Option(min=1, help="Longest answer; left out, 1,024 and three times the text.")
 ]
 Encoding = Annotated[
     str | None, typer.Option(help="The file's encoding where it is not UTF-8: latin-1, cp1252, ..., detect.")

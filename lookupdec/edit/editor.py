@@ -30,6 +30,9 @@ if TYPE_CHECKING:
 OnToken = Callable[[Chunk], object]
 """Called with every chunk of an answer as it arrives; what it raises ends the generation."""
 
+LEAST_LIMIT, LIMIT_TIMES = 1024, 3
+"""An answer has at most so many tokens, and so many times those of its text, where ``max_new_tokens`` is not given."""
+
 STYLES = {
     "sentence": "one sentence.",
     "paragraph": "one short paragraph.",
@@ -284,11 +287,11 @@ class Editor:
         end: int | None = None
         line = ""  # the one under way, and what has come since
         # Elsewhere a code block may be content.
-        ends_with_block = request.task in ("whole", "part") and request.syntax not in (None, "markdown")
+        ends_with_block = request.task in ("whole", "part") and request.syntax != "markdown"
         chunks = self.engine.stream(
             question.messages,
             (expected, *other_forms(expected, request.prompt.instruction)),
-            request.settings,
+            _limited(request.settings, self.engine.count_text(expected)),
             plain=request.plain,
             namespace=request.namespace,
         )
@@ -304,8 +307,32 @@ class Editor:
                         break
                 line = line.rpartition("\n")[2]
         assert last is not None, "an engine yields at least one chunk"
-        raw, reason = "".join(parts)[:end], "stop" if end is not None else last.finish_reason or "stop"
-        return _Reply(question, raw, reason, last.stats, _read(raw, reason, question, request))
+        raw, reason, stats = "".join(parts), last.finish_reason or "stop", last.stats
+        if end is not None:
+            stats = replace(stats, tokens=stats.tokens - _pieces_within(last.pieces, len(raw) - end))
+            raw, reason = raw[:end], "stop"
+        return _Reply(question, raw, reason, stats, _read(raw, reason, question, request))
+
+
+def _limited(settings: Mapping[str, Any], tokens: int) -> Mapping[str, Any]:
+    """Return settings with a limit for the answer to a text of so many tokens, where none was given.
+
+    A small model may go on to the end of its context. What needs more room can ask for it.
+    """
+    if settings.get("max_new_tokens") is not None:
+        return settings
+    return {**settings, "max_new_tokens": LEAST_LIMIT + LIMIT_TIMES * tokens}
+
+
+def _pieces_within(pieces: Sequence[str], length: int) -> int:
+    """Return how many of a text's last pieces lie wholly in its last ``length`` characters."""
+    count = 0
+    for piece in reversed(pieces):
+        length -= len(piece)
+        if length < 0:
+            break
+        count += 1
+    return count
 
 
 def _may_close_block(lines: str) -> bool:

@@ -29,6 +29,11 @@ class Chunk(Protocol):
         ...
 
     @property
+    def pieces(self) -> Sequence[str]:
+        """What each of its tokens added to the text."""
+        ...
+
+    @property
     def step(self) -> Step:
         """The tokens, and how many of them were copied."""
         ...

@@ -5,9 +5,11 @@ from __future__ import annotations
 import json
 import os
 import signal
+import socket
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import IO, Any
@@ -70,6 +72,15 @@ def test_loopback_needs_no_key(host: str) -> None:
     assert Settings(host=host).api_keys_file is None
 
 
+def test_a_port_in_use_is_told_at_once(capsys: pytest.CaptureFixture[str]) -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        port = taken.getsockname()[1]
+        assert main(["--port", str(port)]) == 2
+    assert f"cannot listen at 127.0.0.1:{port}" in capsys.readouterr().err
+
+
 def test_the_command_is_quick_to_say_what_it_does() -> None:
     code = "import sys; from editor_api.__main__ import main; print({'torch', 'fastapi'} & set(sys.modules))"
     assert (
@@ -111,16 +122,24 @@ def tiny_folder(tmp_path: Path) -> str:
     return str(tmp_path)
 
 
-@pytest.fixture
-def started(tiny_folder: str) -> Iterator[Process]:
-    process = Process("--model", tiny_folder, "--drain-seconds", "0.5")
+@pytest.fixture(params=["0.5"])
+def started(tiny_folder: str, request: pytest.FixtureRequest) -> Iterator[Process]:
+    process = Process("--model", tiny_folder, "--drain-seconds", request.param)
     yield process
     process.process.kill()
     process.process.wait()
     process._stderr.close()
 
 
-def test_a_terminated_service_lets_no_stream_end_without_a_word(started: Process) -> None:
+@pytest.mark.parametrize(
+    ("started", "signals"),
+    [("0.5", [signal.SIGTERM]), ("60", [signal.SIGINT, signal.SIGINT])],
+    indirect=["started"],
+    ids=["drained", "twice"],
+)
+def test_a_service_that_is_told_to_end_lets_no_stream_end_without_a_word(
+    started: Process, signals: list[signal.Signals]
+) -> None:
     address = started.log("listening")
     started.log("ready")
     base = f"http://{address['host']}:{address['port']}"
@@ -142,7 +161,9 @@ def test_a_terminated_service_lets_no_stream_end_without_a_word(started: Process
         thread.start()
     for _ in threads:
         running.acquire()
-    started.process.send_signal(signal.SIGTERM)
+    for told in signals:
+        started.process.send_signal(told)
+        time.sleep(0.2)
     for thread in threads:
         thread.join()
     assert [events(body)[-1]["error"]["code"] for body in bodies] == ["unavailable"] * 3

@@ -20,6 +20,7 @@ class ScriptedChunk:
     step: Step
     stats: Stats
     finish_reason: str | None
+    pieces: tuple[str, ...] = ()
 
 
 @dataclass
@@ -102,7 +103,7 @@ class ScriptedEngine:
                 stats.tokens = 1
             start = ids[-1] + 1
             reason = self.finish_reason if start == len(self._words) else None
-            yield ScriptedChunk(self.decode(ids), step, stats, reason)
+            yield ScriptedChunk(self.decode(ids), step, stats, reason, tuple(self._words[i] for i in ids))
             if reason:
                 return
 

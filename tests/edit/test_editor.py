@@ -5,6 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lookupdec.edit import Editor, apply_edits
+from lookupdec.edit.editor import LEAST_LIMIT, LIMIT_TIMES
 from lookupdec.edit.textio import Document, split_lines
 from lookupdec.errors import ContextFullError, InputError
 from tests.edit.scripted import ScriptedEngine
@@ -61,7 +62,10 @@ def test_the_fence_is_longer_than_any_in_the_text():
 def test_settings_go_to_the_engine_and_unknown_ones_are_refused_before_work():
     engine = ScriptedEngine()
     Editor(engine).edit(TEXT, "x", temperature=0.5, seed=3, plain=True)
-    assert (engine.settings, engine.plain) == ([{"temperature": 0.5, "seed": 3}], [True])
+    # Nobody set a limit: an answer has that of its text.
+    limit = LEAST_LIMIT + LIMIT_TIMES * engine.count_text(engine.references[0])
+    assert engine.settings == [{"temperature": 0.5, "seed": 3, "max_new_tokens": limit}]
+    assert engine.plain == [True]
     with pytest.raises(TypeError, match="tempreature"):
         Editor(engine).edit(TEXT, "x", tempreature=1)
     assert len(engine.prompts) == 1
@@ -362,8 +366,10 @@ def test_what_a_model_says_behind_its_code_block_is_not_waited_for():
     assert (result.text, result.complete, result.warnings) == (text.replace("2", "20"), True, ())
     assert "leaves" not in "".join(seen)
     assert engine.closed == 1
-    # In Markdown, and where nobody says what it is, a block may be content.
-    for path in ("a.md", None):
-        result = Editor(engine).edit(text, "x", path=path)
-        assert result.text == text.replace("2", "20")
-        assert "left out" in result.warnings[0]
+    # What came in the same pass behind it counts for nothing.
+    assert result.usage.completion_tokens == engine.count_text(result.answer)
+    assert Editor(engine).edit(text, "x").warnings == ()
+    # In Markdown a block may be content.
+    result = Editor(engine).edit(text, "x", path="a.md")
+    assert result.text == text.replace("2", "20")
+    assert "left out" in result.warnings[0]
