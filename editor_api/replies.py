@@ -7,11 +7,14 @@ from contextlib import aclosing
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
+from starlette.responses import Response
+
 from editor_api.engine import Piece, TokenScore
 from editor_api.generation import Answer, Generation
+from editor_api.schemas import GenerationRequest
 from editor_api.service import Call
-from editor_api.wire import DONE, event
-from lookupdec.stats import SourceStats, Stats
+from editor_api.wire import DONE, event, streamed, whole
+from lookupdec.stats import SourceStats, Stats, add_sources
 
 _LOWEST = -9999.0  # what OpenAI writes for "never"; JSON has no infinity
 _UNREADABLE = "\ufffd"
@@ -103,6 +106,15 @@ class TextShape:
         return self.echoes[answer.index] if self.echoes else ""
 
 
+async def answered(call: Call, body: GenerationRequest, generation: Generation, shape: Shape) -> Response:
+    """Answer in a shape, whole or streamed as the request wants it."""
+    if not body.stream:
+        return await whole(call.http, whole_reply(call, generation, body.session, shape))
+    usage = bool(body.stream_options and body.stream_options.include_usage)
+    events = reply_events(call, generation, body.session, shape, include_usage=usage)
+    return await streamed(call.http, events, call.service.settings.keepalive_seconds)
+
+
 async def whole_reply(call: Call, generation: Generation, session: str | None, shape: Shape) -> Json:
     """Return the whole answer."""
     answers = await _answers(call, generation, session)
@@ -155,10 +167,7 @@ def timings(all_stats: Iterable[Stats]) -> Json:
     every = list(all_stats)
     sources: dict[str, SourceStats] = {}
     for stats in every:
-        for name, source in stats.by_source.items():
-            total = sources.setdefault(name, SourceStats())
-            total.drafted += source.drafted
-            total.accepted += source.accepted
+        add_sources(sources, stats.by_source)
     predicted = sum(stats.tokens for stats in every)
     decode_seconds = sum(stats.drafting_seconds + stats.verifying_seconds for stats in every)
     return {

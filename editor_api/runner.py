@@ -54,7 +54,7 @@ class Runner:
     """
 
     def __init__(self, model: LanguageModel, *, cache_bytes: int, prefix_bytes: int) -> None:
-        from lookupdec.hf import PrefixCache
+        from lookupdec.hf import PrefixCache, eos_ids
 
         self.model = model
         self.cache = RollingCache(cache_bytes)
@@ -65,7 +65,7 @@ class Runner:
         config: Any = model.model.config.get_text_config(decoder=True)
         self._vocabulary = int(config.vocab_size)
         self._grammars = Grammars(model.tokenizer, self._vocabulary)
-        self._infiller = Infiller(model.tokenizer, model.encode_text, _eos_ids(model))
+        self._infiller = Infiller(model.tokenizer, model.encode_text, eos_ids(model.model.generation_config))
         self._kv_bytes_per_token = _kv_bytes_per_token(config, model.dtype.itemsize)
 
     def begin(self, request: Request, seconds_left: float) -> Run:
@@ -167,13 +167,6 @@ class Runner:
         if len(self._learnt) > _LEARNERS:
             self._learnt.popitem(last=False)
         return model
-
-
-def _eos_ids(model: LanguageModel) -> Sequence[int]:
-    eos: Any = model.model.generation_config.eos_token_id  # type: ignore[union-attr, unused-ignore]
-    if eos is None:
-        return ()
-    return (eos,) if isinstance(eos, int) else tuple(eos)
 
 
 def _kv_bytes_per_token(config: Any, item_bytes: int) -> int:

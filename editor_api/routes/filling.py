@@ -9,7 +9,7 @@ from editor_api.filling import Gap, filling_events, whole_filling
 from editor_api.generation import planned
 from editor_api.infill import Infill
 from editor_api.infill_schemas import FimRequest, InfillRequest
-from editor_api.replies import ChatShape, reply_events, whole_reply
+from editor_api.replies import ChatShape, answered
 from editor_api.service import CallDep
 from editor_api.wire import streamed, whole
 
@@ -21,11 +21,7 @@ async def fim_completions(body: FimRequest, call: CallDep) -> Response:
     """Fill the gap between a prompt and a suffix; answered like a chat."""
     infill = Infill(prefix=body.prompt, suffix=body.suffix or "")
     generation = await planned(call, body, [infill], contents=[], logprobs=None, param="prompt")
-    if not body.stream:
-        return await whole(call.http, whole_reply(call, generation, body.session, ChatShape()))
-    usage = bool(body.stream_options and body.stream_options.include_usage)
-    events = reply_events(call, generation, body.session, ChatShape(), include_usage=usage)
-    return await streamed(call.http, events, call.service.settings.keepalive_seconds)
+    return await answered(call, body, generation, ChatShape())
 
 
 @router.post("/infill")

@@ -11,10 +11,10 @@ from editor_api.applying import answer_change, change_in_chat
 from editor_api.errors import bad_value
 from editor_api.generation import planned
 from editor_api.infill import Infill
-from editor_api.replies import ChatShape, TextShape, reply_events, whole_reply
+from editor_api.replies import ChatShape, TextShape, answered
 from editor_api.schemas import ChatRequest, CompletionRequest, joined
 from editor_api.service import Call, CallDep
-from editor_api.wire import JsonResponse, streamed, whole
+from editor_api.wire import JsonResponse
 
 router = APIRouter(tags=["OpenAI"])
 
@@ -39,11 +39,7 @@ async def chat_completions(body: ChatRequest, call: CallDep) -> Response:
         json_schema=body.response_format.schema_text if body.response_format else None,
         param="messages",
     )
-    if not body.stream:
-        return await whole(call.http, whole_reply(call, generation, body.session, ChatShape()))
-    usage = bool(body.stream_options and body.stream_options.include_usage)
-    events = reply_events(call, generation, body.session, ChatShape(), include_usage=usage)
-    return await streamed(call.http, events, call.service.settings.keepalive_seconds)
+    return await answered(call, body, generation, ChatShape())
 
 
 @router.post("/v1/completions")
@@ -57,12 +53,7 @@ async def completions(body: CompletionRequest, call: CallDep) -> Response:
         logprobs=body.logprobs,
         param="suffix" if body.suffix else "prompt",
     )
-    shape = TextShape(_echoes(body, call))
-    if not body.stream:
-        return await whole(call.http, whole_reply(call, generation, body.session, shape))
-    usage = bool(body.stream_options and body.stream_options.include_usage)
-    events = reply_events(call, generation, body.session, shape, include_usage=usage)
-    return await streamed(call.http, events, call.service.settings.keepalive_seconds)
+    return await answered(call, body, generation, TextShape(_echoes(body, call)))
 
 
 @router.get("/v1/models")

@@ -291,7 +291,7 @@ class Editor:
         chunks = self.engine.stream(
             question.messages,
             (expected, *other_forms(expected, request.prompt.instruction)),
-            _limited(request.settings, self.engine.count_text(expected)),
+            self._limited(request.settings, expected),
             plain=request.plain,
             namespace=request.namespace,
         )
@@ -313,15 +313,14 @@ class Editor:
             raw, reason = raw[:end], "stop"
         return _Reply(question, raw, reason, stats, _read(raw, reason, question, request))
 
+    def _limited(self, settings: Mapping[str, Any], text: str) -> Mapping[str, Any]:
+        """Return settings with a limit for the answer to a text, where none was given.
 
-def _limited(settings: Mapping[str, Any], tokens: int) -> Mapping[str, Any]:
-    """Return settings with a limit for the answer to a text of so many tokens, where none was given.
-
-    A small model may go on to the end of its context. What needs more room can ask for it.
-    """
-    if settings.get("max_new_tokens") is not None:
-        return settings
-    return {**settings, "max_new_tokens": LEAST_LIMIT + LIMIT_TIMES * tokens}
+        A small model may go on to the end of its context. What needs more room can ask for it.
+        """
+        if settings.get("max_new_tokens") is not None:
+            return settings
+        return {**settings, "max_new_tokens": LEAST_LIMIT + LIMIT_TIMES * self.engine.count_text(text)}
 
 
 def _pieces_within(pieces: Sequence[str], length: int) -> int:

@@ -1,7 +1,7 @@
 """Lookup decoding with transformers: load a model, generate, stream, or stand in for its ``generate``."""
 
 from lookupdec.hf.drop_in import custom_generate
-from lookupdec.hf.generate import Chunk, Generation, generate, stream
+from lookupdec.hf.generate import Chunk, Generation, eos_ids, generate, stream
 from lookupdec.hf.logprobs import TokenLogprob
 from lookupdec.hf.many import generate_many
 from lookupdec.hf.models import LanguageModel, load
@@ -16,6 +16,7 @@ __all__ = [
     "Settings",
     "TokenLogprob",
     "custom_generate",
+    "eos_ids",
     "generate",
     "generate_many",
     "load",

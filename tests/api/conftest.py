@@ -7,10 +7,11 @@ from collections.abc import Iterator
 import pytest
 import torch
 
-from editor_api.embedded import EmbeddedEngine
+from editor_api.app import embedded_engine
+from editor_api.settings import Settings
 from lookupdec.hf import LanguageModel
 from tests.api.fakes import FakeEngine
-from tests.api.serving import Served, serving, until
+from tests.api.serving import Served, embedding, serving, until
 from tests.hf.tiny import byte_tokenizer, tiny_model
 
 TINY = {"vocab_size": 257, "eos_token_id": 256, "initializer_range": 0.3, "max_position_embeddings": 2048}
@@ -43,7 +44,14 @@ def tiny_language_model() -> LanguageModel:
 @pytest.fixture(scope="module")
 def tiny_served(tiny_language_model: LanguageModel) -> Iterator[Served]:
     """The service over the embedded engine with a tiny model."""
-    engine = EmbeddedEngine(lambda: tiny_language_model)
+    with embedding(tiny_language_model) as running:
+        yield running
+
+
+@pytest.fixture(scope="module")
+def model_served() -> Iterator[Served]:
+    """The service with the default model."""
+    engine = embedded_engine(Settings())
     with serving(engine) as running:
-        until(lambda: engine.capacity.state == "ready")
+        until(lambda: engine.capacity.state != "loading")
         yield running

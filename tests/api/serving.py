@@ -13,9 +13,11 @@ from typing import Any
 
 import httpx2
 
+from editor_api.embedded import EmbeddedEngine
 from editor_api.engine import Engine
 from editor_api.server import Server
 from editor_api.settings import Settings
+from lookupdec.hf import LanguageModel
 
 PATIENCE = 60.0
 
@@ -69,6 +71,15 @@ def serving(engine: Engine | None, **settings: Any) -> Iterator[Served]:
         server.should_exit = True
         thread.join(PATIENCE)
         assert not thread.is_alive()
+
+
+@contextmanager
+def embedding(model: LanguageModel, **settings: Any) -> Iterator[Served]:
+    """Serve with a model in this process until left."""
+    engine = EmbeddedEngine(lambda: model)
+    with serving(engine, **settings) as served:
+        until(lambda: engine.capacity.state == "ready")
+        yield served
 
 
 def until(condition: Callable[[], object]) -> None:

@@ -9,19 +9,16 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from editor_api.app import embedded_engine
 from editor_api.engine import Request
-from editor_api.settings import Settings
 from tests.api.documented import block
 from tests.api.fakes import FakeEngine, FakeJob
-from tests.api.serving import Served, serving, until
+from tests.api.serving import Served, serving
 
 pytestmark = pytest.mark.slow
 
@@ -130,14 +127,6 @@ def test_an_answer_that_reaches_the_limit_is_continued(aider: Path, repository: 
         printed = run(aider, repository, served.port, "Rename greet to welcome.")
     assert (repository / "greet.py").read_text() == NEW, printed
     assert engine.decode(engine.jobs[1].request.prompt).endswith(ANSWER[:HALF])
-
-
-@pytest.fixture(scope="module")
-def model_served() -> Iterator[Served]:
-    engine = embedded_engine(Settings())
-    with serving(engine) as running:
-        until(lambda: engine.capacity.state != "loading")
-        yield running
 
 
 @pytest.mark.model

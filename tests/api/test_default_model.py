@@ -13,15 +13,12 @@ import numpy as np
 import openai
 import pytest
 
-from editor_api.app import embedded_engine
 from editor_api.detect import text_to_edit
-from editor_api.embedded import EmbeddedEngine
-from editor_api.settings import Settings
 from lookupdec import CopyDrafter
 from lookupdec.decode import decode
 from lookupdec.hf import LanguageModel, generate, load
 from lookupdec.hf import Settings as Generation
-from tests.api.serving import Served, serving, until
+from tests.api.serving import Served, embedding
 from tests.fakes import ScriptedTarget
 
 pytestmark = pytest.mark.model
@@ -35,14 +32,6 @@ ASKED: Any = [
 ]
 TOKENS = 24
 ROOT = Path(__file__).parents[2]
-
-
-@pytest.fixture(scope="module")
-def model_served() -> Iterator[Served]:
-    engine = embedded_engine(Settings())
-    with serving(engine) as running:
-        until(lambda: engine.capacity.state != "loading")
-        yield running
 
 
 @pytest.fixture(scope="module")
@@ -145,7 +134,6 @@ def test_models_tell_the_context(sdk: openai.OpenAI) -> None:
 def test_time_does_not_tell_what_another_tenant_has_read(model: LanguageModel, tmp_path: Path) -> None:
     file = tmp_path / "keys"
     file.write_text("alice\nbob\n")
-    engine = EmbeddedEngine(lambda: model)
 
     def seconds(key: str, text: str) -> float:
         served.client.headers["authorization"] = f"Bearer {key}"
@@ -153,8 +141,7 @@ def test_time_does_not_tell_what_another_tenant_has_read(model: LanguageModel, t
         assert served.chat(text, max_tokens=1).status_code == 200
         return perf_counter() - began
 
-    with serving(engine, api_keys_file=file) as served:
-        until(lambda: engine.capacity.state == "ready")
+    with embedding(model, api_keys_file=file) as served:
         texts = [f"Chapter {number}. " + "It was a dark and stormy night. " * 80 for number in range(3)]
         first, again, others = ([seconds(key, text) for text in texts] for key in ("alice", "alice", "bob"))
     # Her own second question shows that a leak would be seen.

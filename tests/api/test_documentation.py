@@ -12,11 +12,11 @@ from typing import Any
 
 import pytest
 
-from editor_api.app import create_app, embedded_engine
+from editor_api.app import create_app
 from editor_api.settings import Settings
 from tests.api.documented import PORT, commands
 from tests.api.fakes import FakeEngine
-from tests.api.serving import Served, serving, until
+from tests.api.serving import Served, serving
 
 COMMANDS = [(page, command) for page in ("http.md", "editors.md") for command in commands(page)]
 PATH = re.compile(rf"(?<=:{PORT})/[\w/.-]*")
@@ -59,14 +59,6 @@ def test_every_endpoint_has_a_command() -> None:
     paths = set(create_app(Settings(), FakeEngine()).openapi()["paths"])
     typed_paths = {name.removeprefix("http.md ") for name in NAMES if name.startswith("http.md ")}
     assert {re.sub("/v1/models/.*", "/v1/models/{name}", path) for path in typed_paths} == paths
-
-
-@pytest.fixture(scope="module")
-def model_served() -> Iterator[Served]:
-    engine = embedded_engine(Settings())
-    with serving(engine) as running:
-        until(lambda: engine.capacity.state != "loading")
-        yield running
 
 
 @pytest.mark.model

@@ -8,11 +8,10 @@ from typing import Any
 
 import pytest
 
-from editor_api.embedded import EmbeddedEngine
 from lookupdec.hf import LanguageModel, Settings, generate
 from tests.api.conftest import TINY
 from tests.api.fakes import FakeEngine
-from tests.api.serving import Served, events, serving, until
+from tests.api.serving import Served, embedding, events, until
 from tests.api.test_infill import QWEN, tokenizer_with
 from tests.hf.tiny import tiny_model
 
@@ -190,9 +189,7 @@ def filler() -> LanguageModel:
 
 @pytest.fixture(scope="module")
 def filling(filler: LanguageModel) -> Iterator[Served]:
-    engine = EmbeddedEngine(lambda: filler)
-    with serving(engine) as running:
-        until(lambda: engine.capacity.state == "ready")
+    with embedding(filler) as running:
         yield running
 
 

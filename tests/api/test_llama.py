@@ -10,11 +10,10 @@ from typing import Any
 
 import pytest
 
-from editor_api.embedded import EmbeddedEngine
 from lookupdec.hf import LanguageModel, Settings, generate
 from tests.api.conftest import TINY
 from tests.api.fakes import FakeEngine
-from tests.api.serving import Served, serving, until
+from tests.api.serving import Served, embedding, serving
 from tests.hf.tiny import byte_tokenizer, tiny_model
 
 HI = [{"role": "user", "content": "hi"}]
@@ -102,9 +101,7 @@ def base_model() -> LanguageModel:
 
 @pytest.fixture(scope="module")
 def base(base_model: LanguageModel) -> Iterator[Served]:
-    engine = EmbeddedEngine(lambda: base_model)
-    with serving(engine) as running:
-        until(lambda: engine.capacity.state == "ready")
+    with embedding(base_model) as running:
         yield running
 
 

@@ -8,12 +8,11 @@ from typing import Any
 
 import pytest
 
-from editor_api.embedded import EmbeddedEngine
 from editor_api.metrics import Metrics
 from editor_api.work import Sessions, Work
 from lookupdec.hf import LanguageModel
 from tests.api.fakes import FakeEngine
-from tests.api.serving import Served, serving, until
+from tests.api.serving import Served, embedding
 
 ASKED = "Tell me what nobody else has asked."
 
@@ -23,9 +22,7 @@ def shared(tiny_language_model: LanguageModel, tmp_path: Path) -> Iterator[Serve
     """A service with two keys over the embedded engine."""
     file = tmp_path / "keys"
     file.write_text("alice\nbob\n")
-    engine = EmbeddedEngine(lambda: tiny_language_model)
-    with serving(engine, api_keys_file=file) as running:
-        until(lambda: engine.capacity.state == "ready")
+    with embedding(tiny_language_model, api_keys_file=file) as running:
         yield running
 
 
