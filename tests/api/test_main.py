@@ -173,6 +173,27 @@ def test_a_service_that_is_told_to_end_lets_no_stream_end_without_a_word(
     assert all(json.loads(line) for line in log.splitlines())
 
 
+@pytest.mark.parametrize(("megabytes", "is_kept"), [("0", False), ("8", True)])
+def test_prompts_are_kept_as_the_flag_says(tiny_folder: str, megabytes: str, is_kept: bool) -> None:
+    service = Process("--model", tiny_folder, "--prefix-megabytes", megabytes)
+    try:
+        address = service.log("listening")
+        service.log("ready")
+        path = f"http://{address['host']}:{address['port']}/v1/chat/completions"
+        body = chat_body("Tell me what nobody else has asked.", max_tokens=1)
+        headers = {"content-type": "application/json"}
+        timings = [
+            httpx2.post(path, content=body, headers=headers, timeout=PATIENCE).json()["timings"]
+            for _ in range(2)
+        ]
+    finally:
+        service.process.kill()
+        service.process.wait()
+        service._stderr.close()
+    assert timings[0]["cache_n"] == 0
+    assert (timings[1]["cache_n"] > 0) is is_kept
+
+
 def test_a_model_that_cannot_be_loaded_ends_the_service(tmp_path: Path) -> None:
     process = Process("--model", str(tmp_path))
     _, stderr = process.process.communicate(timeout=PATIENCE)
