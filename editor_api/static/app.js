@@ -178,8 +178,8 @@ async function runBoth(body, signal) {
   const meter = new Meter();
   chart.show(meter);
   showNumbers(meter);
-  const own = await stream(body, signal, meter, (delta) => {
-    answer.add(delta.spans);
+  const own = await stream(body, signal, meter, (spans) => {
+    answer.add(spans);
     answer.count(meter.sources);
     showNumbers(meter);
     chart.draw();
@@ -202,29 +202,30 @@ async function runBoth(body, signal) {
   say(`Done: ${inWords(own)}. Plain decoding: ${inWords(plain)}.`);
 }
 
-/** Run once; show is called with the newest delta, at most once a frame. Returns the result. */
+/** Run once; show is called with the newest spans, at most once a frame, and at the end. Returns the result. */
 async function stream(body, signal, meter, show) {
   const response = await asked("v1/edits", { body, signal });
   const spans = [];
   let due = false;
   const draw = () => {
-    if (!due) return;
     due = false;
-    show({ spans: spans.splice(0) });
+    show(spans.splice(0));
   };
+  const drawIfDue = () => due && draw();
   let result;
   try {
     for await (const event of events(response, signal)) {
       if (event.object !== "edit.chunk") {
         result = event;
+        meter.finish(event.timings);
         continue;
       }
       meter.add(event.delta);
       spans.push(...event.delta.spans);
       if (due) continue;
       due = true;
-      if (calm.matches) setTimeout(draw, SLOW_MILLISECONDS);
-      else requestAnimationFrame(draw);
+      if (calm.matches) setTimeout(drawIfDue, SLOW_MILLISECONDS);
+      else requestAnimationFrame(drawIfDue);
     }
   } finally {
     draw(); // also what came before a stream broke off

@@ -42,7 +42,13 @@ export class Meter {
     return this.passes.length ? (this.tokens - this.before) / this.passes.length : undefined;
   }
 
+  /** Take in what the service itself measured: events that arrive together tell nothing of time. */
+  finish(timings) {
+    this.measured = timings.predicted_per_second ?? undefined;
+  }
+
   get rate() {
+    if (this.measured !== undefined) return this.measured;
     return this.seconds > 0 ? (this.tokens - this.before) / this.seconds : undefined;
   }
 
