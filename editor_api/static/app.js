@@ -9,7 +9,7 @@ import { Review } from "./review.js";
 import { inWords, showStatistics } from "./statistics.js";
 
 const at = (id) => document.getElementById(id);
-const TOOLS = ["previous", "next", "accept", "reject", "accept-all", "reject-all"];
+const CHANGE_TOOLS = ["previous", "next", "accept", "reject", "accept-all", "reject-all"];
 const SLOW_MILLISECONDS = 1000; // between drawings where less motion is wanted
 const POLL_MILLISECONDS = 1000;
 const calm = matchMedia("(prefers-reduced-motion: reduce)");
@@ -20,7 +20,7 @@ const textBox = new TextBox(at("editor"), {
 });
 const answer = new Answer(at("answer"), at("legend"));
 const chart = new Chart(at("chart"));
-const tools = Object.fromEntries(TOOLS.map((name) => [name, at(name)]));
+const tools = Object.fromEntries([...CHANGE_TOOLS, "all-lines"].map((name) => [name, at(name)]));
 const review = new Review(at("diff"), textBox, tools, showReviewState);
 let running; // the AbortController of the run under way
 
@@ -279,7 +279,7 @@ function showReviewState() {
   at("review-state").textContent = place
     ? `Change ${place.number} of ${chunks.length}, at line ${place.line}`
     : "No open changes: your text and the answer are the same.";
-  for (const tool of Object.values(tools)) tool.setAttribute("aria-disabled", !place);
+  for (const name of CHANGE_TOOLS) tools[name].setAttribute("aria-disabled", !place);
 }
 
 // Wiring

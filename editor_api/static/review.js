@@ -21,13 +21,20 @@ export class Review {
     this.textBox = textBox;
     this.onChange = onChange;
     this.merge = undefined;
+    this.showsAll = false; // unchanged lines far from changes, too
     tools.previous.onclick = () => this.#go(-1);
     tools.next.onclick = () => this.#go(1);
     tools.accept.onclick = () => this.#accept(this.#current);
     tools.reject.onclick = () => this.#reject(this.#current);
     tools["accept-all"].onclick = () => this.#acceptAll();
     tools["reject-all"].onclick = () => this.#rejectAll();
-    narrow.addEventListener("change", () => this.#turn());
+    tools["all-lines"].onclick = () => {
+      this.showsAll = !this.showsAll;
+      tools["all-lines"].setAttribute("aria-pressed", this.showsAll);
+      this.#showAgain();
+    };
+    // Side by side, or one below the other.
+    narrow.addEventListener("change", () => this.#showAgain());
   }
 
   /** The changes that are neither accepted nor rejected. */
@@ -56,12 +63,13 @@ export class Review {
     this.at = 0;
     const text = this.textBox.view.state.doc;
     const extensions = (label) => [common(label), language(languageName), EditorState.readOnly.of(true)];
+    const collapseUnchanged = this.showsAll ? undefined : COLLAPSE;
     const told = EditorView.updateListener.of(({ docChanged, transactions }) => {
       if (docChanged || transactions.some((one) => one.effects.length)) this.onChange();
     });
     if (narrow.matches) {
       const controls = (kind) => this.#button(kind, (button) => this.#chunkAt(this.answer.posAtDOM(button)));
-      const unified = unifiedMergeView({ original: text, collapseUnchanged: COLLAPSE, mergeControls: controls });
+      const unified = unifiedMergeView({ original: text, collapseUnchanged, mergeControls: controls });
       this.answer = new EditorView({
         parent: this.dom,
         state: EditorState.create({ doc: answer, extensions: [extensions("Changes, one below the other"), unified, told] }),
@@ -74,7 +82,7 @@ export class Review {
         b: { doc: answer, extensions: [extensions("The answer"), told] },
         revertControls: "a-to-b",
         renderRevertControl: () => this.#controls(),
-        collapseUnchanged: COLLAPSE,
+        collapseUnchanged,
       });
       this.answer = this.merge.b;
       const stops = [followSystem(this.merge.a), followSystem(this.merge.b)];
@@ -89,8 +97,8 @@ export class Review {
     else if (this.answer) this.answer.dispatch({ effects: originalDocChangeEffect(this.answer.state, changes) });
   }
 
-  /** Change between side by side and one below the other. */
-  #turn() {
+  /** Build the view anew, at the same change. */
+  #showAgain() {
     if (!this.answer) return;
     const { at } = this;
     this.show(this.answer.state.doc, this.languageName);

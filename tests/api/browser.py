@@ -8,13 +8,14 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
-from playwright.sync_api import Browser, ConsoleMessage, Locator, Page, Request, sync_playwright
+from playwright.sync_api import Browser, ConsoleMessage, Locator, Page, Request, expect, sync_playwright
 
 NAMES = ("chromium", "chromium-browser", "google-chrome")
 # A container has neither the rights for chromium's sandbox nor a GPU, and little shared memory.
 FLAGS = ["--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--disable-extensions"]
 DESK = (1280, 900)
 PHONE = (390, 844)
+PATIENCE = 60_000  # milliseconds: machines may be slow
 
 
 def chromium() -> str | None:
@@ -25,6 +26,7 @@ def chromium() -> str | None:
 @contextmanager
 def browsing() -> Iterator[Browser]:
     """Give a browser. Keep it short-lived: while it is open, its thread runs an event loop."""
+    expect.set_options(timeout=PATIENCE)
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=chromium(), args=FLAGS)
         try:

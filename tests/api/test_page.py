@@ -178,6 +178,21 @@ def test_everything_works_by_keyboard(here: Tab, fake: FakeEngine) -> None:
     expect(here.by("instruction")).to_be_focused()
 
 
+def test_lines_far_from_changes_are_shown_when_asked_for(here: Tab, fake: FakeEngine) -> None:
+    text = "".join(f"line {number}\n" for number in range(60))
+    write(here, fake, text, text.replace("line 50\n", "line fifty\n"))
+    here.button("Run").click()
+    is_done(here)
+    far = here.by("diff").get_by_text("line 20", exact=True)
+    expect(far).to_have_count(0)
+    here.by("all-lines").press("Enter")
+    expect(here.by("all-lines")).to_have_attribute("aria-pressed", "true")
+    expect(far).to_have_count(2)  # one on each side
+    expect(here.by("review-state")).to_contain_text("Change 1 of 1, at line 51")
+    here.by("all-lines").press("Enter")
+    expect(far).to_have_count(0)
+
+
 def test_only_the_selection_is_changed_where_there_is_one(here: Tab, fake: FakeEngine) -> None:
     write(here, fake, answer="2\n")
     here.by("editor").get_by_text("two", exact=True).dblclick()
