@@ -14,7 +14,7 @@ help:
 	@echo "make demo    edit a real file with the default model, plain against lookup decoding"
 	@echo "make test    all tests that need no GPU and no long time"
 	@echo "make check   ruff and mypy"
-	@echo "make bench   the benchmarks that need nothing but this repository"
+	@echo "make bench   passes and microseconds of drafting, on the edits in datasets/"
 
 $(VENV)/bin/python:
 	@echo "== creating the virtual environment $(VENV)"
@@ -69,8 +69,9 @@ format: $(VENV)/.dev
 	@$(RUN) ruff check --fix .
 
 bench: $(VENV)/.dev
-	@$(RUN) benchmarks.index
-	@$(RUN) benchmarks.cache
+	@$(RUN) benchmarks.index --out build/benchmarks/index.json
+	@$(RUN) benchmarks.cache --out build/benchmarks/cache.json
+	@$(RUN) benchmarks.drafting --out build/benchmarks/drafting.json
 
 clean:
 	rm -rf $(VENV) build *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis

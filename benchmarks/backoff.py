@@ -1,6 +1,6 @@
 """What the drafter costs on text that it cannot predict: tokens drafted and microseconds a pass.
 
-    python -m benchmarks.backoff TRACES_FOLDER [--pass-ms 42] [--out FILE.json]
+    python -m benchmarks.backoff [FOLDER] [--pass-ms 42] [--out FILE.json]
 
 Ids without any repetition, uniformly random ids, and summaries after the prompt of another one, where what little
 comes back are the common words of the language. Prints a table, then one JSON line, and writes
@@ -18,11 +18,12 @@ from pathlib import Path
 import numpy as np
 
 from benchmarks.drafting import ALPHAS, ROOT, environment
+from benchmarks.traces import add_folder, load_kind
 from lookupdec.cache import RollingCache
 from lookupdec.draft import CopyDrafter
 from lookupdec.ids import Int32Array
 from lookupdec.policy import CostModel
-from lookupdec.replay import ReplayResult, Trace, load_traces, replay
+from lookupdec.replay import ReplayResult, Trace, replay
 
 VOCABULARY = 49_152
 REQUESTS = 30
@@ -70,7 +71,7 @@ def figures(result: ReplayResult, alpha: float, pass_ms: float) -> dict[str, flo
 def main() -> None:
     """Measure, print and keep."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
-    parser.add_argument("folder", type=Path, help="holds the trace files")
+    add_folder(parser)
     parser.add_argument("--pass-ms", type=float, default=42.0, help="of one token in plain decoding")
     parser.add_argument("--out", type=Path, default=ROOT / "benchmarks" / "results" / "backoff.json")
     options = parser.parse_args()
@@ -78,7 +79,7 @@ def main() -> None:
     workloads = unpredictable()
     bound = list(workloads)
     workloads["summaries after another's prompt"] = with_foreign_prompts(
-        load_traces(options.folder / "summarize.jsonl")
+        load_kind(options.folder, "summarize")
     )
     replay(CopyDrafter(), workloads["random ids"][:1])  # compiles
     rows: dict[str, dict[str, dict[str, float]]] = {}

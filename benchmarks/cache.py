@@ -1,6 +1,6 @@
 """What the rolling cache costs: bytes a token, tokens added a second, time of a search.
 
-    python -m benchmarks.cache TRACES_FOLDER [--tokens 1000000] [--out FILE.json]
+    python -m benchmarks.cache [FOLDER] [--tokens 1000000] [--out FILE.json]
 
 Adds documents of random ids over a vocabulary of 49,152 and the traces' prompts and outputs, without and with
 eviction, then searches spans of the outputs, alone and while another thread adds. Prints two tables, then one
@@ -22,11 +22,11 @@ import numpy as np
 from numba import njit
 
 from benchmarks.drafting import FILES, ROOT, environment
+from benchmarks.traces import add_folder, load_kind
 from lookupdec import _kernels as kernels
 from lookupdec._kernels import SEPARATOR, Automaton
 from lookupdec.cache import RollingCache
 from lookupdec.ids import Int32Array
-from lookupdec.replay import load_traces
 
 VOCABULARY = 49_152
 DOCUMENT_TOKENS = (1000, 2000, 4000)
@@ -156,12 +156,12 @@ def time_searches_while_adding(
 def main() -> None:
     """Measure, print and keep."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
-    parser.add_argument("folder", type=Path, help="holds the trace files")
+    add_folder(parser)
     parser.add_argument("--tokens", type=int, default=1_000_000, help="of random documents")
     parser.add_argument("--out", type=Path, default=ROOT / "benchmarks" / "results" / "cache.json")
     options = parser.parse_args()
 
-    traces = [trace for name in FILES for trace in load_traces(options.folder / f"{name}.jsonl")]
+    traces = [trace for name in FILES for trace in load_kind(options.folder, name)]
     outputs = [trace.output for trace in traces]
     both = [ids for trace in traces for ids in (trace.prompt, trace.output)]
     fill(both[:2], UNBOUNDED)  # compiles

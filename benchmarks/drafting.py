@@ -1,12 +1,12 @@
 """Every drafter on every trace file, without a model; the figures are kept with where they were measured.
 
-    python -m benchmarks.drafting TRACES_FOLDER [--limit 150] [--peers-only] [--prior FILE.npz] [--out FILE.json]
+    python -m benchmarks.drafting [FOLDER] [--limit 150] [--peers-only] [--prior FILE.npz] [--out FILE.json]
 
 The packaged prior of lookupdec was fitted on all recorded edits, these among them. With ``--prior`` every row of
 lookupdec stands there twice, also with that one: fit it on the other traces alone, so that no trace is measured
 that the prior has seen.
 
-    python -m benchmarks.fit_prior TRACES_FOLDER --skip 150 --out FILE.npz
+    python -m benchmarks.fit_prior FOLDER --skip 150 --out FILE.npz
 
 Prints one table a file, then a JSON line with the summary, and writes benchmarks/results/drafting.json. Where
 the folder holds a baselines.json, the peers' rows are checked against it. The counting rules are those of
@@ -29,12 +29,13 @@ from pathlib import Path
 
 import numpy as np
 
+from benchmarks.traces import add_folder, load_kind
 from lookupdec.cache import RollingCache
 from lookupdec.decode import Drafter
 from lookupdec.draft import CopyDrafter
 from lookupdec.peers import PEER_ROWS
 from lookupdec.policy import CostModel, SurvivalModel
-from lookupdec.replay import ReplayResult, Trace, best_speedup, copy_limit, load_traces, replay
+from lookupdec.replay import ReplayResult, Trace, best_speedup, copy_limit, replay
 
 FILES = ("code_edit", "config_edit", "doc_rewrite", "summarize")
 EDIT_FILES = FILES[:3]
@@ -175,10 +176,9 @@ def over_best_peer(
     return summary
 
 
-def largest_deviation(folder: Path, measured: Mapping[str, Rows]) -> float | None:
+def largest_deviation(folder: Path | None, measured: Mapping[str, Rows]) -> float | None:
     """Return by how much the peers' counts differ at most from baselines.json; None where it is not."""
-    file = folder / "baselines.json"
-    if not file.is_file():
+    if folder is None or not (file := folder / "baselines.json").is_file():
         return None
     expected = json.loads(file.read_text())["files"]
     deviations: list[float] = [
@@ -200,10 +200,13 @@ def environment() -> dict[str, object]:
         except PackageNotFoundError:
             return None
 
-    commit = subprocess.run(
-        ["git", "describe", "--always", "--dirty", "--abbrev=12"],
-        cwd=ROOT, capture_output=True, text=True, check=False,
-    ).stdout.strip()  # fmt: skip
+    def git(*arguments: str) -> str:
+        done = subprocess.run(["git", *arguments], cwd=ROOT, capture_output=True, text=True, check=False)
+        return done.stdout.strip()
+
+    # A result that was written before is no change of what is measured.
+    is_dirty = git("status", "--porcelain", "--untracked-files=no", "--", ".", ":!benchmarks/results")
+    commit = git("rev-parse", "--short=12", "HEAD") + ("-dirty" if is_dirty else "")
     return {
         "commit": commit or None,
         "date": datetime.now(UTC).date().isoformat(),
@@ -224,7 +227,7 @@ def cpu_name() -> str:
 def main() -> None:
     """Measure, print and keep."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
-    parser.add_argument("folder", type=Path, help="holds the trace files")
+    add_folder(parser)
     parser.add_argument("--limit", type=int, default=150, help="traces of each file")
     parser.add_argument("--peers-only", action="store_true")
     parser.add_argument(
@@ -239,7 +242,7 @@ def main() -> None:
     measured: dict[str, Rows] = {}
     files: dict[str, object] = {}
     for name in FILES:
-        traces = load_traces(options.folder / f"{name}.jsonl", options.limit)
+        traces = load_kind(options.folder, name, options.limit)
         limits = copy_limit(traces)
         measured[name] = {row.name: measure(row, traces) for row in rows}
         files[name] = file_report(traces, limits, measured[name])

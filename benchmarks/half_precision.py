@@ -1,6 +1,6 @@
 """Decoding in half precision on real prompts: how often the text is that of plain decoding, and its speed.
 
-    python -m benchmarks.half_precision TRACES_FOLDER [--dtype bfloat16] [--limit 8] [--new-tokens 200] [--out FILE]
+    python -m benchmarks.half_precision [FOLDER] [--dtype bfloat16] [--limit 8] [--new-tokens 200] [--out FILE]
 
 Runs the default model over short prompts of every trace file, greedily and sampled with one seed a prompt: plain
 ``generate``, lookup decoding with ordinary passes (fast) and with exact ones (bitwise), and transformers' own
@@ -23,9 +23,9 @@ from typing import Any
 import torch
 
 from benchmarks.drafting import EDIT_FILES, FILES, ROOT, environment
+from benchmarks.traces import add_folder, load_kind
 from lookupdec.hf import LanguageModel, custom_generate, load
 from lookupdec.hf.bitwise import one_token_arithmetic, prepare
-from lookupdec.replay import load_traces
 
 SHORTEST, LONGEST = 150, 600  # tokens of the prompts
 WIDTHS = (1, 4, 16, 32, 64, 128, 256)
@@ -95,9 +95,9 @@ def generate(
     return ids[0, len(prompt) :].tolist(), len(widths) - 1, seconds
 
 
-def short_prompts(folder: Path, file: str, limit: int) -> list[list[int]]:
+def short_prompts(folder: Path | None, file: str, limit: int) -> list[list[int]]:
     """Return the first prompts of a trace file, in the fixed order, that are neither tiny nor long."""
-    prompts = [trace.prompt.tolist() for trace in load_traces(folder / f"{file}.jsonl", 1000)]
+    prompts = [trace.prompt.tolist() for trace in load_kind(folder, file, 1000)]
     return [prompt for prompt in prompts if SHORTEST <= len(prompt) <= LONGEST][:limit]
 
 
@@ -181,7 +181,7 @@ def print_table(title: str, summaries: dict[str, Summary]) -> None:
 def main() -> None:
     """Measure, print and keep."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
-    parser.add_argument("folder", type=Path, help="holds the trace files")
+    add_folder(parser)
     parser.add_argument("--dtype", default="bfloat16", choices=["bfloat16", "float16", "float32"])
     parser.add_argument("--limit", type=int, default=8, help="prompts of each file")
     parser.add_argument("--new-tokens", type=int, default=200)

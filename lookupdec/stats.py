@@ -44,6 +44,7 @@ class Stats:
 
     ``passes`` are forward passes after the prefill; ``tokens`` counts every emitted token, the first one
     (which the prefill gives) included; ``cached_tokens`` of the prompt had been read by an earlier request.
+    ``prefills`` is 1, or how many generations these counts are the sum of.
     Seconds are wall-clock: ``prefill_seconds`` until the first token, ``drafting_seconds`` in the drafter,
     ``verifying_seconds`` in the target and the accept rule.
     """
@@ -51,6 +52,7 @@ class Stats:
     prompt_tokens: int = 0
     cached_tokens: int = 0
     tokens: int = 0
+    prefills: int = 1
     passes: int = 0
     drafted: int = 0
     accepted: int = 0
@@ -78,7 +80,7 @@ class Stats:
     @property
     def tokens_per_pass(self) -> float:
         """Tokens emitted per forward pass after the prefill (1.0 for plain decoding)."""
-        return (self.tokens - 1) / self.passes if self.passes else 1.0
+        return (self.tokens - self.prefills) / self.passes if self.passes else 1.0
 
     @property
     def acceptance_rate(self) -> float:

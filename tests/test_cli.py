@@ -359,6 +359,14 @@ def test_batch_edits_every_item_and_reports_the_bad_one(engine, tmp_path):
     assert len(engine.prompts) == 1
 
 
+def test_batch_counts_answers_of_one_token(engine, tmp_path):
+    source, out = batch_files(tmp_path)
+    engine.answer = ""
+    result = run("batch", source, out, "-i", "x")
+    assert result.exit_code == 3
+    assert "1 tokens · 1.0 tokens per pass" in result.stderr
+
+
 def test_batch_keeps_what_is_finished_on_ctrl_c(engine, tmp_path):
     source, out = batch_files(tmp_path)
     engine.interrupt_after = 2

@@ -4,8 +4,9 @@ import re
 import pytest
 from rich.console import Console
 
-from lookupdec.cli.show import print_diff, progress_line, stream_view, waiting
+from lookupdec.cli.show import print_diff, speed, stream_view, waiting
 from lookupdec.edit import Editor
+from lookupdec.edit.results import total
 from lookupdec.stats import Stats
 from tests.edit.scripted import ScriptedEngine
 
@@ -36,9 +37,11 @@ def test_copied_and_written_tokens_have_their_own_colours():
     assert f"{CYAN} b \x1b[0m{YELLOW}c" in output
 
 
-def test_the_progress_line_has_tokens_tokens_per_pass_and_speed():
-    line = progress_line(Stats(tokens=1201, passes=100), 10.0)
-    assert line.plain == "1,201 tokens · 12.0 tokens per pass · 120 tok/s"
+def test_the_speed_has_tokens_tokens_per_pass_and_tokens_per_second():
+    assert speed(Stats(tokens=1201, passes=100), 10.0) == "1,201 tokens · 12.0 tokens per pass · 120 tok/s"
+    # The first token of each of two texts came with its prompt.
+    both = total([Stats(tokens=601, passes=50), Stats(tokens=601, passes=50)])
+    assert speed(both, 10.0) == "1,202 tokens · 12.0 tokens per pass · 120 tok/s"
 
 
 def test_every_line_is_printed_once_above_the_progress():

@@ -11,6 +11,12 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[1]
+DOCUMENTS = [
+    ROOT / "README.md",
+    ROOT / "CONTRIBUTING.md",
+    ROOT / "Makefile",
+    *sorted((ROOT / "docs").glob("*.md")),
+]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 COMMANDS = [
     shlex.split(line, comments=True)[1:]
@@ -62,6 +68,32 @@ def test_commands_run(command: list[str], tmp_path: Path) -> None:
 def test_every_command_is_in_the_readme() -> None:
     listed = run("-m", "lookupdec.cli", "--help").stdout
     assert set(re.findall(r"^│ (\w+) ", listed, re.M)) == {command[0] for command in COMMANDS}
+
+
+def documented_benchmarks() -> dict[str, set[str]]:
+    """Return the options that documents give to each benchmark."""
+    options: dict[str, set[str]] = {}
+    for document in DOCUMENTS:
+        text = document.read_text(encoding="utf-8")
+        for name, arguments in re.findall(
+            r"(?:python -m|\$\(RUN\)) benchmarks\.(\w+)([^`\n]*(?:\n--[^`\n]*)?)", text
+        ):
+            options.setdefault(name, set()).update(re.findall(r"--[\w-]+", arguments))
+    return options
+
+
+@pytest.mark.parametrize(("name", "options"), sorted(documented_benchmarks().items()))
+def test_benchmarks_know_the_options_that_documents_give_them(name: str, options: set[str]) -> None:
+    shown = run("-m", f"benchmarks.{name}", "--help")
+    assert shown.returncode == 0, shown.stderr
+    assert options <= set(re.findall(r"--[\w-]+", shown.stdout))
+
+
+@pytest.mark.slow
+def test_benchmarks_of_drafting_run_on_what_is_here() -> None:
+    done = subprocess.run(["make", "bench"], cwd=ROOT, capture_output=True, text=True, timeout=600)
+    assert done.returncode == 0, done.stderr
+    assert '"over_best_peer"' in done.stdout
 
 
 def test_named_files_exist() -> None:

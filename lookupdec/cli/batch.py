@@ -27,7 +27,9 @@ from lookupdec.cli.common import (
     one_line_errors,
 )
 from lookupdec.cli.edit import load_editor
+from lookupdec.cli.show import speed
 from lookupdec.files import read_bytes
+from lookupdec.stats import Stats
 
 if TYPE_CHECKING:
     from lookupdec.edit.pipeline import Progress
@@ -81,15 +83,7 @@ def _progress_bar(console: Console, count: int) -> Iterator[Callable[[Progress],
     figures = TextColumn("{task.fields[figures]}")
     with Bar(BarColumn(), MofNCompleteColumn(), figures, TimeRemainingColumn(), console=console) as bar:
         task = bar.add_task("items", total=count, figures="")
-        yield lambda progress: bar.update(task, completed=progress.done, figures=_figures(progress))
-
-
-def _figures(progress: Progress) -> str:
-    stats = progress.stats
-    if not stats.tokens:
-        return ""
-    speed = stats.tokens_per_second
-    return f"{stats.tokens:,} tokens · {speed:.0f} tok/s · {stats.tokens / stats.passes:.1f} tokens per pass"
+        yield lambda progress: bar.update(task, completed=progress.done, figures=_speed(progress.stats))
 
 
 def _summary(progress: Progress) -> str:
@@ -100,5 +94,9 @@ def _summary(progress: Progress) -> str:
         (progress.incomplete, "not complete"),
     ]:
         parts += [f"{count} {what}"] if count else []
-    figures = _figures(progress)
+    figures = _speed(progress.stats)
     return ", ".join(parts) + (f": {figures}" if figures else "")
+
+
+def _speed(stats: Stats) -> str:
+    return speed(stats, stats.seconds) if stats.tokens else ""

@@ -32,7 +32,7 @@ from lookupdec.cli.common import (
     write_stdout,
 )
 from lookupdec.cli.report import result_as_json
-from lookupdec.cli.show import print_diff, progress_line, stream_view, waiting
+from lookupdec.cli.show import print_diff, speed, stream_view, waiting
 from lookupdec.edit.prompts import check_instruction
 from lookupdec.errors import InputError
 from lookupdec.files import check_writable, write_atomically
@@ -98,7 +98,7 @@ def edit_command(  # noqa: PLR0913
         if target is not None and usable:
             write_atomically(target, new_data, expected=source.data if in_place else None)
         if console.is_terminal:
-            console.print(progress_line(result.stats, result.stats.seconds))
+            console.print(speed(result.stats, result.stats.seconds), style="dim")
         if result.parts > 1:
             console.print(f"the file is longer than the model's context: edited in {result.parts} parts")
         print_warnings(console, result)

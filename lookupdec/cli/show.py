@@ -29,20 +29,22 @@ class StreamView:
         self._decode = decode
         self._line = Text()
         # Counted here, since a text that is edited in parts has an answer, and so its own counts, for each.
-        self._stats = Stats()
+        self._stats = Stats(prefills=0)
         self._began = perf_counter()
 
     def __call__(self, chunk: Chunk) -> None:
         """Show one chunk."""
         self._stats.tokens += len(chunk.step.tokens)
-        self._stats.passes += chunk.stats.passes > 0
+        is_pass = chunk.stats.passes > 0
+        self._stats.passes += is_pass
+        self._stats.prefills += not is_pass and len(chunk.step.tokens)
         for text, style in self._spans(chunk):
             self._line.append(text.translate(_VISIBLE), style)
         *finished, self._line = self._line.split("\n", allow_blank=True)
         if finished:
             self._live.console.print(Text("\n").join(finished), soft_wrap=True)
         elapsed = perf_counter() - self._began
-        self._live.update(Group(self._line, progress_line(self._stats, elapsed)))
+        self._live.update(Group(self._line, Text(speed(self._stats, elapsed), style="dim")))
 
     def close(self) -> None:
         """Leave the unfinished line behind, and no progress line."""
@@ -89,13 +91,10 @@ def waiting(console: Console, what: str) -> Iterator[Callable[[str, int, int], N
         yield lambda part, done, total: status.update(f"{what}: {part}, {done} of {total}")
 
 
-def progress_line(stats: Stats, seconds: float) -> Text:
-    """Return tokens, tokens per pass and tokens per second."""
-    speed = stats.tokens / seconds if seconds > 0 else 0.0
-    return Text(
-        f"{stats.tokens:,} tokens · {stats.tokens_per_pass:.1f} tokens per pass · {speed:.0f} tok/s",
-        style="dim",
-    )
+def speed(stats: Stats, seconds: float) -> str:
+    """Return tokens, tokens per pass and tokens per second in words."""
+    rate = stats.tokens / seconds if seconds > 0 else 0.0
+    return f"{stats.tokens:,} tokens · {stats.tokens_per_pass:.1f} tokens per pass · {rate:.0f} tok/s"
 
 
 def print_diff(console: Console, diff: str) -> None:

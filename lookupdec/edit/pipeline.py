@@ -13,6 +13,7 @@ import os
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import IO, Any, Protocol, runtime_checkable
 
@@ -38,7 +39,7 @@ class Progress:
     resumed: int = 0
     failed: int = 0
     incomplete: int = 0
-    stats: Stats = field(default_factory=Stats)
+    stats: Stats = field(default_factory=partial(total, ()))
 
     def add(self, record: Record, stats: Stats | None) -> None:
         """Count one item; ``stats`` is None for one that an earlier run did."""

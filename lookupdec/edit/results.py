@@ -59,8 +59,9 @@ def usage_of(stats: Stats) -> Usage:
 
 def total(all_stats: Iterable[Stats]) -> Stats:
     """Add up what several generations cost."""
-    result = Stats()
+    result = Stats(prefills=0)
     for stats in all_stats:
+        result.prefills += stats.prefills
         result.prompt_tokens += stats.prompt_tokens
         result.cached_tokens += stats.cached_tokens
         result.tokens += stats.tokens
