@@ -2,10 +2,10 @@
 
     python -m benchmarks.index [FOLDER] [--out FILE.json]
 
-Contexts are prompts and outputs of the code edits, one after the other, cut to length, as far as they reach. Measured are building the
-index, one token on with the longest match, and one token observed with a proposal of 64: as the text goes on,
-while it copies itself (full drafts all the time), with past outputs, and on ids that nothing predicts. Prints a
-table, then one JSON line, and writes benchmarks/results/index.json.
+Contexts are prompts and outputs of the code edits, one after the other, cut to length, as far as they reach.
+Measured are building the index, one token on with the longest match, and one token observed with a proposal of
+64: as the text goes on, while it copies itself (full drafts all the time), with past outputs, and on ids that
+nothing predicts. Prints a table, then one JSON line, and writes benchmarks/results/index.json.
 """
 
 from __future__ import annotations
