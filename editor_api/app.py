@@ -27,6 +27,7 @@ from editor_api.settings import Settings
 from editor_api.wire import error_response
 from editor_api.work import Sessions
 from lookupdec import LookupDecError
+from lookupdec.phrases import read_phrases
 
 if TYPE_CHECKING:
     from lookupdec.hf import LanguageModel
@@ -38,7 +39,10 @@ _TOLD = (ApiError, EngineError, LookupDecError, HTTPException, RequestValidation
 
 
 def create_app(settings: Settings, engine: Engine | None = None) -> FastAPI:
-    """Return the service; without an engine it gets the embedded one. Raises ``ValueError`` for a bad key file."""
+    """Return the service; without an engine it gets the embedded one. Raises ``ValueError`` for a bad key file.
+
+    Raises ``FileError`` for a file of phrases that cannot be used.
+    """
     engine = embedded_engine(settings) if engine is None else engine
     metrics = Metrics(engine)
     app = FastAPI(
@@ -80,7 +84,7 @@ def embedded_engine(settings: Settings) -> EmbeddedEngine:
         # Not before it is needed: with it comes torch.
         from lookupdec.hf import load
 
-        return load(settings.model, dtype=settings.dtype, device=settings.device)
+        return load(settings.model, dtype=settings.dtype, device=settings.device, exact=settings.exact)
 
     return EmbeddedEngine(
         load_model,
@@ -89,6 +93,7 @@ def embedded_engine(settings: Settings) -> EmbeddedEngine:
         kv_bytes=settings.kv_megabytes << 20,
         cache_bytes=settings.cache_megabytes << 20,
         prefix_bytes=settings.prefix_megabytes << 20,
+        phrases=[] if settings.phrases is None else read_phrases(settings.phrases),
     )
 
 

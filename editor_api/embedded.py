@@ -102,6 +102,8 @@ class EmbeddedEngine:
         Budget for past outputs.
     prefix_bytes
         Budget for kept prefixes; 0 keeps none.
+    phrases
+        Texts that often come, for the drafts of every request.
     """
 
     def __init__(
@@ -113,6 +115,7 @@ class EmbeddedEngine:
         kv_bytes: int = 2 << 30,
         cache_bytes: int = 64 << 20,
         prefix_bytes: int = 512 << 20,
+        phrases: Sequence[str] = (),
     ) -> None:
         self._load = load
         self._max_running = max_running
@@ -120,6 +123,7 @@ class EmbeddedEngine:
         self._kv_bytes = kv_bytes
         self._cache_bytes = cache_bytes
         self._prefix_bytes = prefix_bytes
+        self._phrases = phrases
         self._runner: Runner | None = None
         self._failure = ""
         self._state: State = "loading"
@@ -261,7 +265,12 @@ class EmbeddedEngine:
 
     def _work(self) -> None:
         try:
-            runner = Runner(self._load(), cache_bytes=self._cache_bytes, prefix_bytes=self._prefix_bytes)
+            runner = Runner(
+                self._load(),
+                cache_bytes=self._cache_bytes,
+                prefix_bytes=self._prefix_bytes,
+                phrases=self._phrases,
+            )
             runner.warm_up()
         except Exception as error:
             if not isinstance(error, LookupDecError):

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from editor_api.engine import Piece, Request, TokenScore
 from editor_api.grammar import Grammars
 from editor_api.infill import Infill, Infiller, InfillPrompt
-from lookupdec import CopyDrafter, Drafter, PlainDrafter, Reference, RollingCache, SurvivalModel
+from lookupdec import CopyDrafter, Drafter, PhraseBook, PlainDrafter, Reference, RollingCache, SurvivalModel
 from lookupdec.errors import InputError
 
 if TYPE_CHECKING:
@@ -50,15 +50,18 @@ class Run:
 class Runner:
     """A model with what outlives a request: past outputs, kept prefixes, and what drafting has learnt.
 
-    Each by tenant and session: nobody's text speeds up another's answer.
+    Each by tenant and session: nobody's text speeds up another's answer. ``phrases`` are everyone's.
     """
 
-    def __init__(self, model: LanguageModel, *, cache_bytes: int, prefix_bytes: int) -> None:
+    def __init__(
+        self, model: LanguageModel, *, cache_bytes: int, prefix_bytes: int, phrases: Sequence[str] = ()
+    ) -> None:
         from lookupdec.hf import PrefixCache, eos_ids
 
         self.model = model
         self.cache = RollingCache(cache_bytes)
         self.prefixes = PrefixCache(prefix_bytes)
+        self._phrases = PhraseBook(map(model.encode_text, phrases))
         # Between chunks other requests have their turn. Bitwise passes need prompts read as plain decoding does.
         self._prefill_chunk_size = None if model.is_bitwise else PREFILL_CHUNK_SIZE
         self._learnt: OrderedDict[str, SurvivalModel] = OrderedDict()
@@ -158,7 +161,8 @@ class Runner:
     def _drafter(self, request: Request) -> Drafter:
         if not request.drafting:
             return PlainDrafter()
-        return CopyDrafter(self.cache, cost=self.model.cost, model=self._learnt_by(request.tenant))
+        learnt = self._learnt_by(request.tenant)
+        return CopyDrafter(self.cache, self._phrases, cost=self.model.cost, model=learnt)
 
     def _learnt_by(self, tenant: str) -> SurvivalModel:
         # One tenant's habits never speed up another's requests: that would tell what it writes.

@@ -37,6 +37,9 @@ class Settings(BaseSettings):
         default="auto", description="Number format."
     )
     device: str = Field(default="auto", description="auto, cpu, cuda or cuda:<number>.")
+    exact: Literal["auto", "bitwise", "fixed", "fast"] = Field(
+        default="auto", description="Arithmetic of half-precision passes."
+    )
     drafting: bool = Field(default=True, description="Draft by copying; without it, decoding is plain.")
 
     api_keys_file: Path | None = Field(
@@ -56,6 +59,10 @@ class Settings(BaseSettings):
     cache_megabytes: NonNegativeInt = Field(default=64, description="Memory for past outputs to copy from.")
     prefix_megabytes: NonNegativeInt = Field(
         default=512, description="Memory for the KV cache of recent prompts, so that they are not read again."
+    )
+    phrases: Path | None = Field(
+        default=None,
+        description="File with texts that often come, such as licence headers, for everyone's drafts.",
     )
     deadline: PositiveFloat = Field(
         default=600.0, description="Longest time for one request in seconds, waiting included."

@@ -52,23 +52,8 @@ class PhraseBook:
 
     @classmethod
     def from_file(cls, path: str | Path, encode: Callable[[str], Ids], *, min_prefix: int = 4) -> PhraseBook:
-        """Read phrases from a UTF-8 file.
-
-        A ``.jsonl`` file holds one object a line with the phrase under ``text``. Any other file holds the
-        phrases themselves, separated by lines ``---``; blank ones are left out.
-
-        Raises
-        ------
-        FileError
-            The file cannot be read, is not UTF-8, or has a line that is no such object.
-        """
-        path = Path(path)
-        try:
-            text = read_bytes(path).decode("utf-8-sig").replace("\r\n", "\n")
-        except UnicodeDecodeError as error:
-            raise FileError(f"{path} is not UTF-8 text: save it as UTF-8") from error
-        phrases = _json_phrases(path, text) if path.suffix.lower() == ".jsonl" else _plain_phrases(text)
-        return cls((encode(phrase) for phrase in phrases if phrase.strip()), min_prefix=min_prefix)
+        """Register the phrases of a file, see ``read_phrases``. Raises ``FileError``."""
+        return cls(map(encode, read_phrases(path)), min_prefix=min_prefix)
 
     def __len__(self) -> int:
         return len(self._phrases)
@@ -197,6 +182,26 @@ class _Finder:
         if place.last - place.first > 1:
             chosen += int(self._ranks[place.first : place.last].argmin())
         return self._ids[chosen][place.length :]
+
+
+def read_phrases(path: str | Path) -> list[str]:
+    """Read phrases from a UTF-8 file.
+
+    A ``.jsonl`` file holds one object a line with the phrase under ``text``. Any other file holds the phrases
+    themselves, separated by lines ``---``; blank ones are left out.
+
+    Raises
+    ------
+    FileError
+        The file cannot be read, is not UTF-8, or has a line that is no such object.
+    """
+    path = Path(path)
+    try:
+        text = read_bytes(path).decode("utf-8-sig").replace("\r\n", "\n")
+    except UnicodeDecodeError as error:
+        raise FileError(f"{path} is not UTF-8 text: save it as UTF-8") from error
+    phrases = _json_phrases(path, text) if path.suffix.lower() == ".jsonl" else _plain_phrases(text)
+    return [phrase for phrase in phrases if phrase.strip()]
 
 
 def _plain_phrases(text: str) -> Iterator[str]:

@@ -119,10 +119,13 @@ def test_options_reach_the_model(monkeypatch, file, command):
     monkeypatch.setattr(ModelEngine, "load", load)
     more = [file.parent / "out"] if command == "batch" else []
     options = ["--model", "m", "--dtype", "bfloat16", "--device", "cpu", "--exact", "bitwise"]
+    phrases = None if command == "compare" else file
+    options += [] if phrases is None else ["--phrases", str(file)]
     assert run(command, file, *more, "-i", "x", *options).exit_code == 2
     # Compared runs read their prompts whole, both of them.
     assert asked.pop("prefix_bytes", 0) == (0 if command == "compare" else DEFAULT_PREFIX_BYTES)
     assert callable(asked.pop("progress"))
+    assert asked.pop("phrases") == phrases
     assert asked == {"model": "m", "dtype": "bfloat16", "device": "cpu", "exact": "bitwise"}
 
 

@@ -19,6 +19,7 @@ from lookupdec.cli.common import (
     ExactMode,
     MaxNewTokens,
     ModelName,
+    Phrases,
     Seed,
     Temperature,
     TemplateFolder,
@@ -49,6 +50,7 @@ def batch_command(  # noqa: PLR0913
     seed: Seed = 0,
     max_new_tokens: MaxNewTokens = None,
     templates: TemplateFolder = None,
+    phrases: Phrases = None,
 ) -> None:
     """Edit every item of IN.jsonl. Run again after a stop: it goes on where it was.
 
@@ -58,7 +60,9 @@ def batch_command(  # noqa: PLR0913
     with one_line_errors(stopped="stopped: what is finished is kept, run it again to go on"):
         # Read once here for the count, and for a clear word on a file that cannot be read.
         count = sum(bool(line.strip()) for line in read_bytes(items).split(b"\n"))
-        editor = load_editor(console, model, templates, dtype=dtype, device=device, exact=exact)
+        editor = load_editor(
+            console, model, templates, dtype=dtype, device=device, exact=exact, phrases=phrases
+        )
         from lookupdec.edit.pipeline import edit_many
 
         with _progress_bar(console, count) as show:

@@ -7,7 +7,7 @@ import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import typer
 from rich.console import Console
@@ -30,8 +30,8 @@ ModelName = Annotated[
 Dtype = Annotated[str, typer.Option(help="auto, float32, bfloat16 or float16.")]
 Device = Annotated[str, typer.Option(help="auto, cpu, cuda or cuda:<number>.")]
 ExactMode = Annotated[
-    str,
-    typer.Option("--exact", help="Arithmetic of half-precision passes: auto, bitwise, fixed or fast."),
+    Literal["auto", "bitwise", "fixed", "fast"],
+    typer.Option("--exact", help="Arithmetic of half-precision passes."),
 ]
 Temperature = Annotated[float, typer.Option(min=0.0, help="0 takes the likeliest token; above it, draws.")]
 Seed = Annotated[int | None, typer.Option(min=0, help="Makes draws repeatable.")]
@@ -43,6 +43,10 @@ Encoding = Annotated[
 ]
 TemplateFolder = Annotated[
     Path | None, typer.Option("--templates", help="A folder with prompts of your own.")
+]
+Phrases = Annotated[
+    Path | None,
+    typer.Option(help="A file with texts that often come, such as licence headers, to draft from."),
 ]
 AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
 

@@ -21,6 +21,7 @@ from lookupdec.cli.common import (
     Lines,
     MaxNewTokens,
     ModelName,
+    Phrases,
     Seed,
     Source,
     Temperature,
@@ -69,6 +70,7 @@ def edit_command(  # noqa: PLR0913
     max_new_tokens: MaxNewTokens = None,
     encoding: Encoding = None,
     templates: TemplateFolder = None,
+    phrases: Phrases = None,
 ) -> None:
     """Change FILE as the instruction says, and print the diff.
 
@@ -80,7 +82,9 @@ def edit_command(  # noqa: PLR0913
         source = Source.read(file, encoding)
         check_instruction(instruction)
         line_range = parse_lines(lines, source.document.text)
-        editor = load_editor(console, model, templates, dtype=dtype, device=device, exact=exact)
+        editor = load_editor(
+            console, model, templates, dtype=dtype, device=device, exact=exact, phrases=phrases
+        )
         with stream_view(console, editor.engine.decode) as view:
             result = editor.edit(
                 source.document.text,

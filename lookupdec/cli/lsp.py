@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from lookupdec.cli.common import Device, Dtype, MaxNewTokens, ModelName, one_line_errors
+from lookupdec.cli.common import Device, Dtype, ExactMode, MaxNewTokens, ModelName, Phrases, one_line_errors
 from lookupdec.errors import InputError
 
 if TYPE_CHECKING:
@@ -24,7 +24,9 @@ def lsp_command(
     model: ModelName = None,
     dtype: Dtype = "auto",
     device: Device = "auto",
+    exact: ExactMode = "auto",
     max_new_tokens: MaxNewTokens = None,
+    phrases: Phrases = None,
 ) -> None:
     """Edit from within an editor: a language server with code actions. An editor starts this command."""
     with one_line_errors(stopped="stopped"):
@@ -41,7 +43,7 @@ def lsp_command(
         def load() -> Editor:
             from lookupdec.edit.editor import Editor
 
-            return Editor.load(model, dtype=dtype, device=device)
+            return Editor.load(model, dtype=dtype, device=device, exact=exact, phrases=phrases)
 
         address = None if tcp is None else Address.parse(tcp)
         serve(load, address, max_new_tokens=max_new_tokens)

@@ -85,18 +85,26 @@ class Editor:
         device: str = "auto",
         exact: Exact = "auto",
         templates: Path | None = None,
+        phrases: str | Path | None = None,
         prefix_bytes: int = DEFAULT_PREFIX_BYTES,
         progress: Callable[[str, int, int], None] | None = None,
     ) -> Editor:
         """Load a model to edit with: a hub id, a folder or a GGUF file; None is the default model.
 
         ``dtype``, ``device``, ``exact`` and ``progress`` are those of ``lookupdec.hf.load``. ``templates`` is a folder
-        with prompts to use instead of the built-in ones. ``prefix_bytes`` is the budget for what recent prompts had
-        the model compute: the next instruction on the same text starts from there. Raises ``ModelError``.
+        with prompts to use instead of the built-in ones, ``phrases`` a file with texts that often come, such as licence
+        headers (see ``lookupdec.PhraseBook``). ``prefix_bytes`` is the budget for what recent prompts had the model
+        compute: the next instruction on the same text starts from there. Raises ``ModelError`` and ``FileError``.
         """
         read = Templates.load(templates)
         engine = ModelEngine.load(
-            model, dtype=dtype, device=device, exact=exact, prefix_bytes=prefix_bytes, progress=progress
+            model,
+            dtype=dtype,
+            device=device,
+            exact=exact,
+            prefix_bytes=prefix_bytes,
+            phrases=phrases,
+            progress=progress,
         )
         return cls(engine, templates=read)
 

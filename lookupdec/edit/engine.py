@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from lookupdec.decode import Drafter, PlainDrafter
 from lookupdec.edit.prompts import Messages, plain_prompt
 from lookupdec.errors import ModelError
+from lookupdec.phrases import PhraseBook, read_phrases
 from lookupdec.stats import Stats, Step
 
 if TYPE_CHECKING:
@@ -106,10 +107,12 @@ class ModelEngine:
 
     Earlier answers are kept for requests that name a namespace. ``prefixes`` are the kept beginnings of
     prompts: a second instruction on one text does not read the text again. None reads every prompt whole.
+    ``phrases`` are drafted from in every request.
     """
 
     model: LanguageModel
     prefixes: PrefixCache | None = None
+    phrases: PhraseBook | None = None
     _past: RollingCache | None = None
 
     @classmethod
@@ -121,12 +124,14 @@ class ModelEngine:
         device: str = "auto",
         exact: Exact = "auto",
         prefix_bytes: int = DEFAULT_PREFIX_BYTES,
+        phrases: str | Path | None = None,
         progress: Callable[[str, int, int], None] | None = None,
     ) -> ModelEngine:
-        """Load a model; see ``lookupdec.hf.load``. Raises ``ModelError``.
+        """Load a model; see ``lookupdec.hf.load``. Raises ``ModelError``, and ``FileError`` for ``phrases``.
 
-        ``prefix_bytes`` is the budget for kept prefixes; 0 keeps none.
+        ``prefix_bytes`` is the budget for kept prefixes; 0 keeps none. ``phrases`` is a file for a ``PhraseBook``.
         """
+        texts = read_phrases(phrases) if phrases is not None else []
         try:
             from lookupdec.hf import PrefixCache, load
         except ModuleNotFoundError as error:
@@ -135,7 +140,8 @@ class ModelEngine:
             raise ModelError(f"models need {error.name}: pip install 'lookupdec[hf]'") from error
 
         prefixes = PrefixCache(prefix_bytes) if prefix_bytes else None
-        return cls(load(model, dtype=dtype, device=device, exact=exact, progress=progress), prefixes)
+        loaded = load(model, dtype=dtype, device=device, exact=exact, progress=progress)
+        return cls(loaded, prefixes, PhraseBook(map(loaded.encode_text, texts)))
 
     @property
     def name(self) -> str:
@@ -200,24 +206,23 @@ class ModelEngine:
             prefixes=self.prefixes,
         )
 
-    def _drafter(self, namespace: str | None) -> Drafter | None:
-        """Return a drafter that knows the earlier answers, None where they are not asked for."""
-        if namespace is None:
-            return None
-        from lookupdec.cache import RollingCache
+    def _drafter(self, namespace: str | None) -> Drafter:
+        """Return a drafter that knows the phrases and, where a namespace is named, its earlier answers."""
         from lookupdec.draft import CopyDrafter
 
-        if self._past is None:
-            self._past = RollingCache()
-        return CopyDrafter(cache=self._past, cost=self.model.cost)
+        past = None if namespace is None else self._past_answers()
+        return CopyDrafter(past, phrases=self.phrases, cost=self.model.cost)
 
     def remember(self, text: str, namespace: str) -> None:
         """Draft from this text, too, in requests that name the namespace: an answer of an earlier run."""
+        self._past_answers().add(self.model.encode_text(text), namespace=namespace)
+
+    def _past_answers(self) -> RollingCache:
         from lookupdec.cache import RollingCache
 
         if self._past is None:
             self._past = RollingCache()
-        self._past.add(self.model.encode_text(text), namespace=namespace)
+        return self._past
 
     def _prompt(self, messages: Messages) -> tuple[Messages | str, str]:
         """Return the prompt, and the string that ends the answer where no end-of-text token will."""

@@ -55,6 +55,7 @@ def test_flags_win_over_variables(monkeypatch: pytest.MonkeyPatch) -> None:
         (["--max-running", "0"], "--max-running: "),
         (["--api-keys-file", "/no/such/file"], "cannot be read"),
         (["--api-keys-file", os.devnull], "holds no key"),
+        (["--phrases", "/no/such/file"], "does not exist"),
     ],
 )
 def test_bad_settings_are_one_line(

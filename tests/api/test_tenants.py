@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from editor_api.embedded import EmbeddedEngine
 from editor_api.metrics import Metrics
 from editor_api.work import Sessions, Work
 from lookupdec.hf import LanguageModel
+from lookupdec.phrases import read_phrases
 from tests.api.fakes import FakeEngine
-from tests.api.serving import Served, embedding
+from tests.api.serving import Served, embedding, serving, until
 
 ASKED = "Tell me what nobody else has asked."
 
@@ -23,6 +26,27 @@ def shared(tiny_language_model: LanguageModel, tmp_path: Path) -> Iterator[Serve
     file = tmp_path / "keys"
     file.write_text("alice\nbob\n")
     with embedding(tiny_language_model, api_keys_file=file) as running:
+        yield running
+
+
+@pytest.fixture
+def letters_only(tiny_language_model: LanguageModel) -> dict[str, Any]:
+    """A request's fields with which the tiny model writes letters only."""
+    tokens = range(tiny_language_model.model.config.vocab_size)
+    others = [token for token in tokens if not str(tiny_language_model.tokenizer.decode([token])).isalpha()]
+    return {"logit_bias": {str(token): -100 for token in others}}
+
+
+@pytest.fixture
+def phrased(
+    tiny_language_model: LanguageModel, shared: Served, letters_only: dict[str, Any], tmp_path: Path
+) -> Iterator[Served]:
+    """A service whose phrases hold what the model answers."""
+    phrases = tmp_path / "phrases.jsonl"
+    phrases.write_text(json.dumps({"text": ask(shared, "alice", **letters_only)["text"]}) + "\n")
+    engine = EmbeddedEngine(lambda: tiny_language_model, phrases=read_phrases(phrases))
+    with serving(engine) as running:
+        until(lambda: engine.capacity.state == "ready")
         yield running
 
 
@@ -44,6 +68,13 @@ def test_another_tenants_answers_are_neither_copied_nor_learnt_from(shared: Serv
     assert again["draft_sources"]["past output"]["draft_n_accepted"] > 0
     # Whatever Alice asked and however often, Bob's first answer costs what hers did.
     assert counts(ask(shared, "bob")) == counts(first)
+
+
+def test_phrases_are_everyones(shared: Served, phrased: Served, letters_only: dict[str, Any]) -> None:
+    without, answer = ask(shared, "bob", **letters_only), ask(phrased, "bob", **letters_only)
+    assert answer["text"] == without["text"]
+    assert answer["draft_sources"]["phrase"]["draft_n_accepted"] > 0
+    assert answer["passes"] < without["passes"]
 
 
 def test_another_sessions_answers_are_not_copied(shared: Served) -> None:

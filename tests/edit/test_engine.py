@@ -4,9 +4,10 @@ from typing import Any
 import pytest
 
 from lookupdec.decode import PlainDrafter
+from lookupdec.draft import CopyDrafter
 from lookupdec.edit import Editor
 from lookupdec.edit.engine import ModelEngine
-from lookupdec.errors import InputError, ModelError
+from lookupdec.errors import FileError, InputError, ModelError
 from lookupdec.hf import PrefixCache
 
 PREFIXES = PrefixCache()
@@ -31,7 +32,7 @@ class FakeModel:
         return [0] * len(str(prompt))
 
     def encode_text(self, text: str) -> list[int]:
-        return [0] * len(text)
+        return list(map(ord, text))
 
 
 @pytest.fixture
@@ -53,7 +54,8 @@ def test_messages_go_through_the_models_chat_template(calls):
     engine("{{ messages }}").stream(MESSAGES, "a", {"seed": 3})
     ((_model, prompt, settings), options) = calls[0]
     assert (prompt, settings.seed, settings.stop_strings) == (MESSAGES, 3, ())
-    assert options == {"drafter": None, "reference": "a", "namespace": None, "prefixes": PREFIXES}
+    assert isinstance(options.pop("drafter"), CopyDrafter)
+    assert options == {"reference": "a", "namespace": None, "prefixes": PREFIXES}
 
 
 def test_a_model_without_one_continues_an_open_code_block(calls):
@@ -95,7 +97,12 @@ def test_a_missing_package_is_named_with_the_remedy(monkeypatch, missing):
 
 def test_how_to_load_reaches_the_loader(monkeypatch):
     asked: list[dict[str, Any]] = []
-    monkeypatch.setattr("lookupdec.hf.load", lambda _model, **options: asked.append(options))
+
+    def load(_model: object, **options: Any) -> FakeModel:
+        asked.append(options)
+        return FakeModel("x")
+
+    monkeypatch.setattr("lookupdec.hf.load", load)
     Editor.load("m", dtype="bfloat16", device="cpu", exact="fast", progress=print)
     assert asked == [{"dtype": "bfloat16", "device": "cpu", "exact": "fast", "progress": print}]
 
@@ -107,3 +114,19 @@ def test_earlier_answers_help_to_draft_in_their_namespace(calls):
     cache = calls[0][1]["drafter"]._cache
     assert cache.namespaces() == ("mine",)
     assert len(cache) == len("abc")
+
+
+def test_phrases_are_drafted_from(calls, monkeypatch, tmp_path):
+    file = tmp_path / "phrases.txt"
+    file.write_text("/* all rights reserved */\n")
+    monkeypatch.setattr("lookupdec.hf.load", lambda *_args, **_options: FakeModel("x"))
+    Editor.load(phrases=file).engine.stream(MESSAGES, "a", {})
+    drafter = calls[0][1]["drafter"]
+    drafter.begin([5, 6, 7])
+    drafter.observe(list(map(ord, "/* all")))
+    assert bytes(drafter.propose(7).tolist()) == b" rights"
+
+
+def test_phrases_that_cannot_be_read_are_told_before_a_model_is_loaded(tmp_path):
+    with pytest.raises(FileError, match="does not exist"):
+        Editor.load("no model", phrases=tmp_path / "none")
