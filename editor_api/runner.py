@@ -63,8 +63,7 @@ class Runner:
         self._prefill_chunk_size = None if model.is_bitwise else PREFILL_CHUNK_SIZE
         self._learnt: OrderedDict[str, SurvivalModel] = OrderedDict()
         config: Any = model.model.config.get_text_config(decoder=True)
-        self._vocabulary = int(config.vocab_size)
-        self._grammars = Grammars(model.tokenizer, self._vocabulary)
+        self._grammars = Grammars(model.tokenizer, model.vocabulary_size)
         self._infiller = Infiller(model.tokenizer, model.encode_text, eos_ids(model.model.generation_config))
         self._kv_bytes_per_token = _kv_bytes_per_token(config, model.dtype.itemsize)
 
@@ -97,10 +96,10 @@ class Runner:
         """Raise ``TypeError`` for unknown settings, ``InputError`` for impossible values and schemas."""
         from lookupdec.hf import Settings
 
-        biased = Settings(**settings).logit_bias or {}
-        if unknown := [token for token in biased if not 0 <= token < self._vocabulary]:
+        biased, size = Settings(**settings).logit_bias or {}, self.model.vocabulary_size
+        if unknown := [token for token in biased if not 0 <= token < size]:
             raise InputError(
-                f"logit_bias names token {unknown[0]}, but this model has the tokens 0 to {self._vocabulary - 1}"
+                f"logit_bias names token {unknown[0]}, but this model has the tokens 0 to {size - 1}"
             )
         if json_schema is not None:
             self._grammars.check(json_schema)

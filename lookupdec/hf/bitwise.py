@@ -21,6 +21,7 @@ from transformers.integrations.sdpa_attention import sdpa_attention_forward
 from transformers.masking_utils import AttentionMaskInterface, sdpa_mask
 
 from lookupdec.hf import row_attention
+from lookupdec.hf.network import vocabulary_size
 from lookupdec.hf.quick_linear import LINEAR
 from lookupdec.hf.row_linear import LinearRule, RowLinear, find_rule
 
@@ -194,9 +195,8 @@ def _difference(model: PreTrainedModel) -> str:
     from lookupdec.hf.target import cached_states, read_with_cache  # it imports this module
 
     generator = torch.Generator().manual_seed(0)
-    embeddings: Any = model.get_input_embeddings()
-    size = int(embeddings.num_embeddings)
-    ids = torch.randint(0, size, (1, _PROMPT_TOKENS + max(_TRIED_WIDTHS)), generator=generator)
+    shape = (1, _PROMPT_TOKENS + max(_TRIED_WIDTHS))
+    ids = torch.randint(0, vocabulary_size(model), shape, generator=generator)
     prompt, rest = ids.to(model.device).tensor_split([_PROMPT_TOKENS], dim=1)
     try:
         cache = read_with_cache(model, prompt, None)[1]

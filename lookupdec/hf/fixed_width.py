@@ -19,6 +19,7 @@ import torch
 from transformers import PreTrainedModel
 
 from lookupdec.hf.fixed_cache import FixedCache
+from lookupdec.hf.network import vocabulary_size
 from lookupdec.hf.prefixes import States
 
 WIDTHS = (1, 2, 4, 8, 16, 32, 64, 128)
@@ -172,7 +173,7 @@ class Lane:
         self.device = torch.device(model.device)
         self.room = room
         self.widths = tuple(widths)
-        self._vocabulary = int(model.get_input_embeddings().num_embeddings)  # type: ignore[arg-type]
+        self._vocabulary = vocabulary_size(model)
         length = length_for(room, self.widths)
         self.key_counts = (_rounded(room),) if one_key_count else _key_counts(room)
         self.cache = FixedCache(model.config.get_text_config(decoder=True).num_hidden_layers, length)

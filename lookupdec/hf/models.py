@@ -29,9 +29,9 @@ from lookupdec.hf.bitwise import prepare
 from lookupdec.hf.default_model import convert_default_model, first_line, quiet_transformers
 from lookupdec.hf.fixed_width import Progress
 from lookupdec.hf.memory import check_fits
+from lookupdec.hf.network import vocabulary_size
 from lookupdec.hf.passes import FixedPasses, Passes
 from lookupdec.hf.quick_linear import prepare_quick
-from lookupdec.hf.target import vocabulary_size
 from lookupdec.hf.watch import CostWatch, Watch, usual_cost
 from lookupdec.policy import CostModel
 
@@ -96,6 +96,11 @@ class LanguageModel:
         return self.model.dtype
 
     @property
+    def vocabulary_size(self) -> int:
+        """How many tokens the model knows: ids lie below that."""
+        return vocabulary_size(self.model)
+
+    @property
     def context_length(self) -> int | None:
         """How many tokens prompt and output may have together; None where the config does not say."""
         length = getattr(self.model.config.get_text_config(decoder=True), "max_position_embeddings", None)
@@ -126,9 +131,9 @@ class LanguageModel:
             ids = self._apply_chat_template(messages, tools) if messages else tokens
         if not ids:
             raise InputError("the prompt is empty: give at least one token")
-        vocabulary = vocabulary_size(self.model)
-        if min(ids) < 0 or max(ids) >= vocabulary:
-            raise InputError(f"a prompt id lies outside of the model's vocabulary of {vocabulary} tokens")
+        size = self.vocabulary_size
+        if min(ids) < 0 or max(ids) >= size:
+            raise InputError(f"a prompt id lies outside of the model's vocabulary of {size} tokens")
         return ids
 
     def _tokenize(self, text: str, *, add_special_tokens: bool) -> list[int]:

@@ -13,6 +13,7 @@ from transformers.cache_utils import Cache, DynamicLayer, DynamicSlidingWindowLa
 from lookupdec.errors import InputError, UnsupportedCacheError
 from lookupdec.hf.bitwise import one_token_arithmetic
 from lookupdec.hf.choose import Chooser
+from lookupdec.hf.network import vocabulary_size
 from lookupdec.hf.prefixes import States
 from lookupdec.hf.quick_linear import quick_passes
 from lookupdec.ids import Ids
@@ -174,11 +175,6 @@ class ModelTarget:
         # A cache that builds its layers as it goes shows only now what they are.
         check_cache(self.cache, self._model)
         return logits[0, -rows:]
-
-
-def vocabulary_size(model: Any) -> int:
-    """Return how many tokens a model knows: ids lie below that."""
-    return int(model.get_input_embeddings().num_embeddings)
 
 
 def check_model(model: PreTrainedModel) -> None:
