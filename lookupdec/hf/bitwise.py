@@ -21,7 +21,7 @@ from transformers.integrations.sdpa_attention import sdpa_attention_forward
 from transformers.masking_utils import AttentionMaskInterface, sdpa_mask
 
 from lookupdec.hf import row_attention
-from lookupdec.hf.network import vocabulary_size
+from lookupdec.hf.network import attention_heads, vocabulary_size
 from lookupdec.hf.quick_linear import LINEAR
 from lookupdec.hf.row_linear import LinearRule, RowLinear, find_rule
 
@@ -181,12 +181,11 @@ def _why_not(model: PreTrainedModel, rules: Mapping[str, LinearRule]) -> str:
 
 
 def _shares_keys(model: PreTrainedModel) -> bool:
-    config = model.config.get_text_config(decoder=True)
-    heads = config.num_attention_heads
-    head = getattr(config, "head_dim", None) or config.hidden_size // heads
-    key_heads = getattr(config, "num_key_value_heads", None) or heads
+    heads = attention_heads(model)
     usual = model.dtype == torch.bfloat16 and model.device.type == "cpu"
-    return usual and row_attention.is_same_as_torch(heads, key_heads, head, head**-0.5)
+    if heads is None or not usual:
+        return False
+    return row_attention.is_same_as_torch(heads.queries, heads.keys, heads.size, heads.size**-0.5)
 
 
 @torch.no_grad()

@@ -28,7 +28,7 @@ from lookupdec.errors import InputError, ModelError, UnsupportedCacheError
 from lookupdec.hf.bitwise import prepare
 from lookupdec.hf.default_model import convert_default_model, first_line, quiet_transformers
 from lookupdec.hf.fixed_width import Progress
-from lookupdec.hf.memory import check_fits
+from lookupdec.hf.memory import check_fits, kv_bytes_per_token
 from lookupdec.hf.network import vocabulary_size
 from lookupdec.hf.passes import FixedPasses, Passes
 from lookupdec.hf.quick_linear import prepare_quick
@@ -99,6 +99,11 @@ class LanguageModel:
     def vocabulary_size(self) -> int:
         """How many tokens the model knows: ids lie below that."""
         return vocabulary_size(self.model)
+
+    @property
+    def kv_bytes_per_token(self) -> int:
+        """The bytes that the keys and values of one token take."""
+        return kv_bytes_per_token(self.model)
 
     @property
     def context_length(self) -> int | None:
