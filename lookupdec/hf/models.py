@@ -33,6 +33,7 @@ from lookupdec.hf.network import vocabulary_size
 from lookupdec.hf.passes import FixedPasses, Passes
 from lookupdec.hf.quick_linear import prepare_quick
 from lookupdec.hf.watch import CostWatch, Watch, usual_cost
+from lookupdec.installed import DEFAULT_MODEL
 from lookupdec.policy import CostModel
 
 Message = Mapping[str, Any]
@@ -213,7 +214,7 @@ def load(
     _check_choices(exact, passes)
     chosen_device = _device(device)
     chosen_dtype = _dtype(dtype, chosen_device)
-    name = "SmolLM2-135M-Instruct" if model is None else str(model)
+    name = DEFAULT_MODEL if model is None else str(model)
     source = _Source(str(convert_default_model())) if model is None else _locate(str(model))
     network, tokenizer = _read(source, name, chosen_dtype)
     check_fits(network, name, chosen_device, context=context)
