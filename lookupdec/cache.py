@@ -28,8 +28,7 @@ from lookupdec.cachefile import pack, unpack
 from lookupdec.errors import DrafterError, InputError
 from lookupdec.files import read_bytes, write_atomically
 from lookupdec.ids import Ids, Int32Array, as_ids
-
-CAPACITY_BYTES = 64 << 20
+from lookupdec.limits import PAST_BYTES
 
 GROWTH = 10  # by one part in ten; with that, 1M tokens stay under 64 MB
 EDGE_GROWTH = 5
@@ -76,7 +75,7 @@ class RollingCache:
         Budget for all that is held; 0 holds nothing. Growth needs up to twice as much for a moment.
     """
 
-    def __init__(self, capacity_bytes: int = CAPACITY_BYTES) -> None:
+    def __init__(self, capacity_bytes: int = PAST_BYTES) -> None:
         if capacity_bytes < 0:
             raise InputError(f"capacity_bytes must not be negative, got {capacity_bytes}")
         self._capacity = capacity_bytes
@@ -148,7 +147,7 @@ class RollingCache:
 
     @classmethod
     def load(
-        cls, path: str | Path, *, fingerprint: str = "", capacity_bytes: int = CAPACITY_BYTES
+        cls, path: str | Path, *, fingerprint: str = "", capacity_bytes: int = PAST_BYTES
     ) -> RollingCache:
         """Return a new cache with the documents of a saved one, the newest as far as they fit.
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from lookupdec.edit.answers import Answer, end_of_answer, read_answer, read_new_text, read_summary
 from lookupdec.edit.diff import PositionEncoding, text_edits, unified_diff
 from lookupdec.edit.echo import without_echo
-from lookupdec.edit.engine import DEFAULT_PREFIX_BYTES, Chunk, Engine, ModelEngine
+from lookupdec.edit.engine import Chunk, Engine, ModelEngine
 from lookupdec.edit.forms import other_forms
 from lookupdec.edit.indent import reindented, retabbed
 from lookupdec.edit.languages import language_of
@@ -22,6 +22,7 @@ from lookupdec.edit.region import Region
 from lookupdec.edit.results import EditResult, Summary, total, usage_of
 from lookupdec.edit.textio import Document
 from lookupdec.errors import InputError
+from lookupdec.limits import PREFIX_BYTES
 from lookupdec.stats import Stats
 
 if TYPE_CHECKING:
@@ -85,7 +86,7 @@ class Editor:
         device: str = "auto",
         exact: Exact = "auto",
         templates: Path | None = None,
-        prefix_bytes: int = DEFAULT_PREFIX_BYTES,
+        prefix_bytes: int = PREFIX_BYTES,
         progress: Callable[[str, int, int], None] | None = None,
     ) -> Editor:
         """Load a model to edit with: a hub id, a folder or a GGUF file; None is the default model.

@@ -10,14 +10,13 @@ from typing import TYPE_CHECKING, Any, Protocol
 from lookupdec.decode import Drafter, PlainDrafter
 from lookupdec.edit.prompts import Messages, plain_prompt
 from lookupdec.errors import ModelError
+from lookupdec.limits import PREFIX_BYTES
 from lookupdec.stats import Stats, Step
 
 if TYPE_CHECKING:
     from lookupdec.cache import RollingCache
     from lookupdec.hf import LanguageModel, PrefixCache
     from lookupdec.hf.models import Exact
-
-DEFAULT_PREFIX_BYTES = 512 << 20
 
 
 class Chunk(Protocol):
@@ -120,7 +119,7 @@ class ModelEngine:
         dtype: str = "auto",
         device: str = "auto",
         exact: Exact = "auto",
-        prefix_bytes: int = DEFAULT_PREFIX_BYTES,
+        prefix_bytes: int = PREFIX_BYTES,
         progress: Callable[[str, int, int], None] | None = None,
     ) -> ModelEngine:
         """Load a model; see ``lookupdec.hf.load``. Raises ``ModelError``.

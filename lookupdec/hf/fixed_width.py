@@ -8,7 +8,6 @@ works. On a CPU the same function runs as it is. Knows no drafter and no request
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -19,7 +18,7 @@ import torch
 from transformers import PreTrainedModel
 
 from lookupdec.hf.fixed_cache import FixedCache
-from lookupdec.hf.network import vocabulary_size
+from lookupdec.hf.network import CACHE_NAMES, parameters_of, vocabulary_size
 from lookupdec.hf.prefixes import States
 
 WIDTHS = (1, 2, 4, 8, 16, 32, 64, 128)
@@ -32,7 +31,6 @@ PREFILL_CHUNK = 2048
 Progress = Callable[[str, int, int], None]
 """Told what is being done, how many parts of it are done, and how many there are."""
 
-CACHE_NAMES = ("cache", "past_key_values")
 _PADDING = -1  # no token: a choice never equals it
 _ROUNDED = 128  # keys: kernels of attention want rows of the mask aligned
 
@@ -48,12 +46,6 @@ class Outcome:
     logits: torch.Tensor
     sought: torch.Tensor
     answer: torch.Tensor
-
-
-def parameters_of(model: Any) -> set[str]:
-    """Return the names of what a model's forward takes; those of the model inside where it is an adapter's."""
-    inner = model.get_base_model() if hasattr(model, "get_base_model") else model
-    return set(inspect.signature(inner.forward).parameters)
 
 
 class Forward:

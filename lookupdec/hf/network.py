@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import inspect
 from dataclasses import dataclass
 from typing import Any
+
+CACHE_NAMES = ("cache", "past_key_values", "cache_params")
+"""What a model's forward may call its cache: newer versions of transformers say the first, older ones another."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -13,6 +17,12 @@ class Heads:
     queries: int
     keys: int
     size: int
+
+
+def parameters_of(model: Any) -> set[str]:
+    """Return the names of what a model's forward takes; those of the model inside where it is an adapter's."""
+    inner = model.get_base_model() if hasattr(model, "get_base_model") else model
+    return set(inspect.signature(inner.forward).parameters)
 
 
 def vocabulary_size(model: Any) -> int:

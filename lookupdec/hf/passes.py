@@ -20,7 +20,8 @@ from lookupdec.errors import UnsupportedCacheError
 from lookupdec.hf import bitwise, memory
 from lookupdec.hf.choose import Chooser, lasting_tensors
 from lookupdec.hf.fixed_target import FixedTarget
-from lookupdec.hf.fixed_width import CACHE_NAMES, WIDTHS, Lane, Progress, parameters_of
+from lookupdec.hf.fixed_width import WIDTHS, Lane, Progress
+from lookupdec.hf.network import CACHE_NAMES, parameters_of
 from lookupdec.hf.pass_check import draft_dependence, static_difference
 from lookupdec.hf.prefill import ResumableTarget
 from lookupdec.hf.target import ModelTarget, check_model
