@@ -2,6 +2,7 @@
 
 from lookupdec.edit.diff import Position, TextEdit, apply_edits, text_edits, unified_diff
 from lookupdec.edit.editor import Editor
+from lookupdec.edit.fences import fence_around
 from lookupdec.edit.forms import other_forms
 from lookupdec.edit.pipeline import edit_many
 from lookupdec.edit.prompts import plain_prompt
@@ -18,6 +19,7 @@ __all__ = [
     "Usage",
     "apply_edits",
     "edit_many",
+    "fence_around",
     "other_forms",
     "plain_prompt",
     "read_document",
