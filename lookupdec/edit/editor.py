@@ -10,13 +10,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from lookupdec.edit.answers import Answer, end_of_answer, read_answer, read_new_text, read_summary
-from lookupdec.edit.diff import PositionEncoding, text_edits, unified_diff
+from lookupdec.edit.diff import text_edits, unified_diff
 from lookupdec.edit.echo import without_echo
 from lookupdec.edit.engine import Chunk, Engine, ModelEngine
 from lookupdec.edit.forms import other_forms
 from lookupdec.edit.indent import reindented, retabbed
 from lookupdec.edit.languages import language_of
 from lookupdec.edit.plan import Planner, Question
+from lookupdec.edit.positions import PositionEncoding
 from lookupdec.edit.prompts import EditPrompt, Task, Templates, check_instruction
 from lookupdec.edit.region import Region
 from lookupdec.edit.results import EditResult, Summary, total, usage_of
