@@ -1,9 +1,12 @@
-"""Where the default model's file lies, and where what is made from it is kept. Knows no model."""
+"""What is installed, where it lies, and what to do where it is not. Knows no model."""
 
 from __future__ import annotations
 
+import contextlib
 import importlib.util
 import os
+from collections.abc import Iterator
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
 from lookupdec.errors import ModelError
@@ -27,3 +30,27 @@ def cache_folder(kind: str) -> Path:
     """Return the folder in the user's cache for what can be made again; it may not exist yet."""
     root = os.environ.get("XDG_CACHE_HOME")
     return (Path(root) if root else Path.home() / ".cache") / "lookupdec" / kind
+
+
+def own_version() -> str:
+    """Return the version of this package."""
+    try:
+        return version("lookupdec")
+    except PackageNotFoundError:  # run from a folder, not installed
+        return "unknown"
+
+
+def remedy(extra: str) -> str:
+    """Return what installs the packages of an extra; the package index does not have this one."""
+    return f'pip install -c constraints.txt -e ".[{extra}]" in the checkout'
+
+
+@contextlib.contextmanager
+def needs_models() -> Iterator[None]:
+    """Say what is missing where ``lookupdec.hf`` cannot be imported. Raises ``ModelError``."""
+    try:
+        yield
+    except ModuleNotFoundError as error:
+        if error.name not in ("torch", "transformers"):
+            raise
+        raise ModelError(f"models need {error.name}: {remedy('hf')}") from error

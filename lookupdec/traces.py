@@ -194,7 +194,7 @@ def _load_tokenizer(file: Path) -> Tokenizer:
 
         tokenizer = AutoTokenizer.from_pretrained(file.parent, gguf_file=file.name, local_files_only=True)
     except ImportError as error:
-        raise ModelError("reading traces needs transformers: pip install 'lookupdec[hf]'") from error
+        raise ModelError(f"reading traces needs transformers: {installed.remedy('hf')}") from error
     return cast(Tokenizer, tokenizer)
 
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from lookupdec.decode import Drafter, PlainDrafter
 from lookupdec.edit.prompts import Messages, plain_prompt
-from lookupdec.errors import ModelError
+from lookupdec.installed import needs_models
 from lookupdec.limits import PREFIX_BYTES
 from lookupdec.stats import Stats, Step
 
@@ -126,12 +126,8 @@ class ModelEngine:
 
         ``prefix_bytes`` is the budget for kept prefixes; 0 keeps none.
         """
-        try:
+        with needs_models():
             from lookupdec.hf import PrefixCache, load
-        except ModuleNotFoundError as error:
-            if error.name not in ("torch", "transformers"):
-                raise
-            raise ModelError(f"models need {error.name}: pip install 'lookupdec[hf]'") from error
 
         prefixes = PrefixCache(prefix_bytes) if prefix_bytes else None
         return cls(load(model, dtype=dtype, device=device, exact=exact, progress=progress), prefixes)

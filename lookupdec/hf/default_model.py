@@ -14,7 +14,7 @@ from typing import Any
 from transformers import AutoModelForCausalLM, AutoTokenizer
 from transformers.utils import logging as transformers_logging
 
-from lookupdec.errors import ModelError
+from lookupdec.errors import ModelError, first_line
 from lookupdec.installed import DEFAULT_MODEL, cache_folder, default_model_file
 
 _log = logging.getLogger(__name__)
@@ -95,9 +95,3 @@ def quiet_transformers() -> Iterator[None]:
     finally:
         if was_on:
             transformers_logging.enable_progress_bar()  # type: ignore[no-untyped-call]
-
-
-def first_line(error: BaseException) -> str:
-    """Return the first line of an error's message, or its kind where it has none."""
-    lines = str(error).strip().splitlines()
-    return lines[0] if lines else type(error).__name__

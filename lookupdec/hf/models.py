@@ -24,9 +24,9 @@ from transformers import (
 )
 from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING_NAMES
 
-from lookupdec.errors import InputError, ModelError, UnsupportedCacheError
+from lookupdec.errors import InputError, ModelError, UnsupportedCacheError, first_line
 from lookupdec.hf.bitwise import prepare
-from lookupdec.hf.default_model import convert_default_model, first_line, quiet_transformers
+from lookupdec.hf.default_model import convert_default_model, quiet_transformers
 from lookupdec.hf.fixed_width import Progress
 from lookupdec.hf.memory import check_fits, kv_bytes_per_token
 from lookupdec.hf.network import vocabulary_size
