@@ -71,7 +71,7 @@ from lookupdec._survival import (
     learn,
 )
 
-COMPILED_WITH = "ca5ca9f2a468"  # as in _survival
+COMPILED_WITH = "f695cdc65908"  # as in _survival
 
 MAX_OPTIONS = 8
 MAX_SIBLINGS = 12  # transitions of a context that are compared to find its most frequent one

@@ -57,11 +57,6 @@ class Corpus:
     def __init__(self, arrays: Automaton) -> None:
         self.arrays = arrays
 
-    @property
-    def generation(self) -> int:
-        """That of the present arrays. A search asks the arrays that it works on instead."""
-        return self.arrays.generation
-
 
 class RollingCache:
     """Past outputs, searchable by their ids, in namespaces that never see each other's text.
@@ -265,7 +260,7 @@ def _extended(arrays: Automaton, ids: Int32Array) -> Automaton:
     done = 0
     stuck = False
     while True:
-        step = kernels.extend(*arrays, ids[done:], SEPARATOR)
+        step = kernels.extend(*arrays, ids[done:])
         done += step
         if done == ids.size:
             return arrays

@@ -5,6 +5,7 @@ Knows no text. Why the stop rule looks as it does stands in docs/architecture.md
 
 from __future__ import annotations
 
+import functools
 import io
 import itertools
 import json
@@ -273,15 +274,8 @@ def _average_logit(model: copying.Model, cells: slice) -> float:
     return math.log(rate / (1.0 - rate))
 
 
-_PRIOR: dict[str, npt.NDArray[Any]] = {}
-
-
+@functools.cache
 def _prior() -> dict[str, npt.NDArray[Any]]:
     """Return the packaged prior, read once."""
-    if not _PRIOR:
-        with (
-            (files("lookupdec") / "prior.npz").open("rb") as file,
-            np.load(file, allow_pickle=False) as stored,
-        ):
-            _PRIOR.update({name: stored[name] for name in stored.files})
-    return _PRIOR
+    with (files("lookupdec") / "prior.npz").open("rb") as file, np.load(file, allow_pickle=False) as stored:
+        return {name: stored[name] for name in stored.files}

@@ -119,7 +119,7 @@ class LanguageModel:
         """Return the ids of a text inside a text: no special tokens are added."""
         return self._tokenize(text, add_special_tokens=False)
 
-    def encode_prompt(self, prompt: Prompt, *, tools: Sequence[Mapping[str, Any]] | None = None) -> list[int]:
+    def encode_prompt(self, prompt: Prompt) -> list[int]:
         """Return the ids of a prompt.
 
         A string is tokenised as the tokenizer does by default. Chat messages go through the model's chat
@@ -134,7 +134,7 @@ class LanguageModel:
             tokens = [int(item) for item in prompt if not isinstance(item, Mapping)]
             if messages and tokens:
                 raise InputError("the prompt mixes messages and ids: give one kind")
-            ids = self._apply_chat_template(messages, tools) if messages else tokens
+            ids = self._apply_chat_template(messages) if messages else tokens
         if not ids:
             raise InputError("the prompt is empty: give at least one token")
         size = self.vocabulary_size
@@ -155,16 +155,13 @@ class LanguageModel:
             for token in self.tokenizer.encode(text, add_special_tokens=add_special_tokens, verbose=False)
         ]
 
-    def _apply_chat_template(
-        self, messages: list[dict[str, Any]], tools: Sequence[Mapping[str, Any]] | None
-    ) -> list[int]:
+    def _apply_chat_template(self, messages: list[dict[str, Any]]) -> list[int]:
         if not self.tokenizer.chat_template:
             raise InputError(f"{self.name} has no chat template: give the prompt as a string")
         continues = messages[-1].get("role") == "assistant"
         try:
             text = self.tokenizer.apply_chat_template(
                 messages,
-                tools=[dict(tool) for tool in tools] if tools else None,
                 tokenize=False,
                 add_generation_prompt=not continues,
                 continue_final_message=continues,
