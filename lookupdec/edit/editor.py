@@ -374,9 +374,8 @@ def _fitted(reply: _Reply) -> str:
     new = retabbed(reply.answer.text, old)
     if not region.is_whole:
         stripped = without_echo(new, region)
-        if not new.startswith(
-            stripped
-        ):  # the answer began with neighbours, whose indentation is not the piece's
+        # Where the answer began with neighbours, their indentation is not the piece's.
+        if not new.startswith(stripped):
             new = stripped
         # The indentation first: a dedented last line can look like the line after the piece.
         new = without_echo(reindented(new, old, line_before=region.line_before), region)
