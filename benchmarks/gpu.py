@@ -61,10 +61,8 @@ RESULTS = ROOT / "benchmarks" / "results" / "gpu.json"
 TRACES = ROOT / "datasets" / "edits.jsonl"
 KINDS = ("code_edit", "config_edit", "doc_rewrite", "summarize")
 LONGEST_PROMPT = 3000
-MOST_TOKENS, MOST_PLAIN_TOKENS = (
-    600,
-    48,
-)  # of an output; plain decoding's rate is even, so that a part of it tells
+# Of an output; plain decoding's rate is even, so that a part of it tells.
+MOST_TOKENS, MOST_PLAIN_TOKENS = 600, 48
 COMPILING_SECONDS = 100.0  # what fusing the passes of one model may take; it is not begun with less left
 
 

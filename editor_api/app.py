@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
-from importlib.metadata import PackageNotFoundError, version
 from typing import TYPE_CHECKING
 
 from fastapi import FastAPI, Request
@@ -27,6 +26,7 @@ from editor_api.settings import Settings
 from editor_api.wire import error_response
 from editor_api.work import Sessions
 from lookupdec import LookupDecError
+from lookupdec.installed import own_version
 from lookupdec.phrases import read_phrases
 
 if TYPE_CHECKING:
@@ -47,7 +47,7 @@ def create_app(settings: Settings, engine: Engine | None = None) -> FastAPI:
     metrics = Metrics(engine)
     app = FastAPI(
         title="lookupdec",
-        version=_version(),
+        version=own_version(),
         description=DESCRIPTION,
         docs_url=None,  # page serves it without an outside resource
         redoc_url=None,
@@ -103,13 +103,6 @@ async def _lifespan(app: FastAPI) -> AsyncGenerator[None, None]:
     engine.start()
     yield
     await asyncio.to_thread(engine.stop)
-
-
-def _version() -> str:
-    try:
-        return version("lookupdec")
-    except PackageNotFoundError:  # run from a checkout that is not installed
-        return "unknown"
 
 
 async def _tell(_: Request, error: Exception) -> Response:

@@ -7,7 +7,7 @@ services has another way to say so, and their clients write the answer over the 
 from __future__ import annotations
 
 import re
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass
 
@@ -15,12 +15,15 @@ from starlette.responses import Response
 
 from editor_api.apply_schemas import ApplyRequest
 from editor_api.editing import edit_usage, edited
+from editor_api.engine import Piece
 from editor_api.errors import ApiError, bad_value
-from editor_api.replies import Json, timings
+from editor_api.generation import Answer
+from editor_api.replies import ChatShape, Json, answered, timings
 from editor_api.schemas import ChatRequest, EditRequest, joined
 from editor_api.service import Call
-from editor_api.wire import DONE, event, streamed, whole
-from lookupdec.edit import EditResult
+from editor_api.wire import DONE, event
+from lookupdec.edit import EditResult, fence_around
+from lookupdec.stats import Step
 
 _SHOWN_BY = (
     "The snippet below shows the new text of the changed places. Comments in it such as "
@@ -40,8 +43,7 @@ class Change:
     @property
     def as_instruction(self) -> str:
         """What an editor is asked."""
-        longest = max(map(len, re.findall("`{3,}", self.snippet)), default=2)
-        fence = "`" * (longest + 1)
+        fence = fence_around(self.snippet)
         snippet = self.snippet if self.snippet.endswith("\n") else self.snippet + "\n"
         asked = self.instruction.strip() or "make the change that a snippet shows."
         return f"{asked}\n\n{_SHOWN_BY}\n\n{fence}\n{snippet}{fence}"
@@ -124,52 +126,29 @@ async def relace_events(body: ApplyRequest, call: Call) -> AsyncGenerator[bytes,
 
 async def answer_change(body: ChatRequest, change: Change, call: Call) -> Response:
     """Answer a request for a change as a chat, streamed or not."""
-    if not body.stream:
-        return await whole(call.http, _chat_reply(body, change, call))
-    return await streamed(
-        call.http, _chat_events(body, change, call), call.service.settings.keepalive_seconds
-    )
+    return await answered(call, body, _Applying(body, change), ChatShape())
 
 
-async def _chat_reply(body: ChatRequest, change: Change, call: Call) -> Json:
-    done = await applied(body, change, call, "messages")
-    message = {"role": "assistant", "content": done.text, "refusal": None}
-    choice = {"index": 0, "message": message, "logprobs": None, "finish_reason": "stop"}
-    return {
-        **_head(call, "chat.completion"),
-        "choices": [choice],
-        "usage": edit_usage(done),
-        "timings": timings([done.stats]),
-    }
+class _Applying:
+    """A change as the one answer of a chat. The text comes in one piece, once it is known that none is missing."""
 
+    def __init__(self, body: ChatRequest, change: Change) -> None:
+        self._body = body
+        self._change = change
+        self._usage: Json = {}
 
-async def _chat_events(body: ChatRequest, change: Change, call: Call) -> AsyncGenerator[bytes, None]:
-    """Yield the same as chunks. The text comes in one, once it is known that none is missing."""
-    include_usage = bool(body.stream_options and body.stream_options.include_usage)
-    done = await applied(body, change, call, "messages")
-    head = _head(call, "chat.completion.chunk")
-    rest: Json = {"usage": None} if include_usage else {}
-    counts = {"timings": timings([done.stats])}
+    async def run(self, call: Call, session: str | None) -> AsyncGenerator[tuple[Answer, Piece], None]:  # noqa: ARG002
+        """Apply the change, then yield the text."""
+        done = await applied(self._body, self._change, call, "messages")
+        self._usage = edit_usage(done)
+        answer = Answer(0, done.usage.prompt_tokens)
+        piece = Piece(done.text, Step((), 0, 0, ()), done.stats, "stop")
+        answer.add(piece)
+        yield answer, piece
 
-    def chunk(delta: Json, finish_reason: str | None = None, **more: object) -> bytes:
-        choice = {"index": 0, "delta": delta, "logprobs": None, "finish_reason": finish_reason}
-        return event({**head, "choices": [choice], **rest, **more})
-
-    yield chunk({"role": "assistant", "content": ""})
-    yield chunk({"content": done.text})
-    yield chunk({}, "stop", **counts)
-    if include_usage:
-        yield event({**head, "choices": [], "usage": edit_usage(done), **counts})
-    yield DONE
-
-
-def _head(call: Call, kind: str) -> Json:
-    return {
-        "id": f"chatcmpl-{call.identity}",
-        "object": kind,
-        "created": call.created,
-        "model": call.service.engine.model_name,
-    }
+    def usage(self, answers: Sequence[Answer]) -> Json:  # noqa: ARG002
+        """Return the token counts of the edit."""
+        return self._usage
 
 
 def _marked(content: str, name: str) -> str | None:

@@ -13,10 +13,10 @@ from editor_api.errors import bad_value
 from editor_api.generation import check_length
 from editor_api.prompting import read
 from editor_api.references import encoded
-from editor_api.schemas import EditRequest, Prediction, Selection, TextPosition, joined
+from editor_api.schemas import EditRequest, Prediction, Selection, joined
 from editor_api.service import Call
 from editor_api.work import Work
-from lookupdec.edit import Editor, EditResult, Position, TextEdit, apply_edits
+from lookupdec.edit import Editor, EditResult, Positions
 
 T = TypeVar("T")
 _log = logging.getLogger(__name__)
@@ -184,13 +184,8 @@ def _selection(body: EditRequest) -> tuple[int, int] | None:
         raise bad_value("give either lines or a selection, not both", "lines")
     if not isinstance(body.selection, Selection):
         return body.selection
-    return _offset(body, body.selection.start), _offset(body, body.selection.end)
-
-
-def _offset(body: EditRequest, position: TextPosition) -> int:
-    before = TextEdit(Position(0, 0), Position(position.line, position.character), "")
-    after = apply_edits(body.input, [before], position_encoding=body.position_encoding)
-    return len(body.input) - len(after)
+    positions = Positions(body.input, body.position_encoding)
+    return positions.offset(body.selection.start), positions.offset(body.selection.end)
 
 
 async def _next_or_none(pieces: AsyncGenerator[Piece, None]) -> Piece | None:

@@ -32,6 +32,7 @@ from editor_api.engine import (
 from editor_api.infill import Infill, InfillPrompt
 from editor_api.runner import Run, Runner
 from lookupdec import LookupDecError
+from lookupdec.limits import PAST_BYTES, PREFIX_BYTES
 
 if TYPE_CHECKING:
     from lookupdec.hf import LanguageModel
@@ -113,8 +114,8 @@ class EmbeddedEngine:
         max_running: int = 4,
         max_queued: int = 32,
         kv_bytes: int = 2 << 30,
-        cache_bytes: int = 64 << 20,
-        prefix_bytes: int = 512 << 20,
+        cache_bytes: int = PAST_BYTES,
+        prefix_bytes: int = PREFIX_BYTES,
         phrases: Sequence[str] = (),
     ) -> None:
         self._load = load

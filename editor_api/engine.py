@@ -22,6 +22,9 @@ Prompt = str | Sequence[int] | Sequence[Message]
 FinishReason = Literal["stop", "length", "deadline"]
 State = Literal["loading", "ready", "stopping", "failed"]
 
+USUAL_CONTEXT = 1 << 17
+"""Tokens that prompt and answer may have together, where the model does not say."""
+
 
 class EngineError(Exception):
     """Base of what ends a request without being its own fault."""

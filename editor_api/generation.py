@@ -19,9 +19,8 @@ from editor_api.schemas import GenerationRequest, joined
 from editor_api.service import Call
 from editor_api.work import Work
 from lookupdec.edit import other_forms
+from lookupdec.limits import SEEDS
 from lookupdec.stats import Stats
-
-_SEEDS = 2**63
 
 
 @dataclass(slots=True)
@@ -203,4 +202,4 @@ def _settings(body: GenerationRequest, logprobs: int | None) -> dict[str, Any]:
 
 def _with_seed(settings: dict[str, Any], number: int) -> dict[str, Any]:
     seed = settings["seed"]
-    return settings if seed is None else {**settings, "seed": (seed + number) % _SEEDS}
+    return settings if seed is None else {**settings, "seed": (seed + number) % SEEDS}

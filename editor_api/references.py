@@ -4,15 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from editor_api.engine import Engine
+from editor_api.engine import USUAL_CONTEXT, Engine
 
-_LONGEST = 1 << 17  # tokens, where a model's context is unknown
 _MOST_CHARACTERS = 32  # of a token in the mean; what is cut off costs drafts alone
 
 
 def longest_reference(engine: Engine) -> int:
     """Return how many tokens of a reference can be of use: no answer is longer than the context."""
-    return engine.context_length or _LONGEST
+    return engine.context_length or USUAL_CONTEXT
 
 
 def encoded(engine: Engine, texts: Iterable[str]) -> tuple[list[int], ...]:

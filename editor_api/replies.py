@@ -10,7 +10,7 @@ from typing import Any, Protocol
 from starlette.responses import Response
 
 from editor_api.engine import Piece, TokenScore
-from editor_api.generation import Answer, Generation
+from editor_api.generation import Answer
 from editor_api.schemas import GenerationRequest
 from editor_api.service import Call
 from editor_api.wire import DONE, event, streamed, whole
@@ -20,6 +20,18 @@ _LOWEST = -9999.0  # what OpenAI writes for "never"; JSON has no infinity
 _UNREADABLE = "\ufffd"
 
 Json = dict[str, Any]
+
+
+class Answers(Protocol):
+    """What there is to answer with, such as a ``Generation``."""
+
+    def run(self, call: Call, session: str | None) -> AsyncGenerator[tuple[Answer, Piece], None]:
+        """Yield every piece with the answer it was added to."""
+        ...
+
+    def usage(self, answers: Sequence[Answer]) -> Json:
+        """Return the token counts, once all has been yielded."""
+        ...
 
 
 class Shape(Protocol):
@@ -106,7 +118,7 @@ class TextShape:
         return self.echoes[answer.index] if self.echoes else ""
 
 
-async def answered(call: Call, body: GenerationRequest, generation: Generation, shape: Shape) -> Response:
+async def answered(call: Call, body: GenerationRequest, generation: Answers, shape: Shape) -> Response:
     """Answer in a shape, whole or streamed as the request wants it."""
     if not body.stream:
         return await whole(call.http, whole_reply(call, generation, body.session, shape))
@@ -115,7 +127,7 @@ async def answered(call: Call, body: GenerationRequest, generation: Generation, 
     return await streamed(call.http, events, call.service.settings.keepalive_seconds)
 
 
-async def whole_reply(call: Call, generation: Generation, session: str | None, shape: Shape) -> Json:
+async def whole_reply(call: Call, generation: Answers, session: str | None, shape: Shape) -> Json:
     """Return the whole answer."""
     answers = await _answers(call, generation, session)
     choices = [
@@ -131,7 +143,7 @@ async def whole_reply(call: Call, generation: Generation, session: str | None, s
 
 
 async def reply_events(
-    call: Call, generation: Generation, session: str | None, shape: Shape, *, include_usage: bool
+    call: Call, generation: Answers, session: str | None, shape: Shape, *, include_usage: bool
 ) -> AsyncGenerator[bytes, None]:
     """Yield the events of a streamed answer."""
     head = _head(call, shape.prefix, shape.chunk_object)
@@ -188,7 +200,7 @@ def timings(all_stats: Iterable[Stats]) -> Json:
     }
 
 
-async def _answers(call: Call, generation: Generation, session: str | None) -> Sequence[Answer]:
+async def _answers(call: Call, generation: Answers, session: str | None) -> Sequence[Answer]:
     answers: dict[int, Answer] = {}
     async with aclosing(generation.run(call, session)) as pieces:
         async for answer, _ in pieces:

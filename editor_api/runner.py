@@ -65,11 +65,8 @@ class Runner:
         # Between chunks other requests have their turn. Bitwise passes need prompts read as plain decoding does.
         self._prefill_chunk_size = None if model.is_bitwise else PREFILL_CHUNK_SIZE
         self._learnt: OrderedDict[str, SurvivalModel] = OrderedDict()
-        config: Any = model.model.config.get_text_config(decoder=True)
-        self._vocabulary = int(config.vocab_size)
-        self._grammars = Grammars(model.tokenizer, self._vocabulary)
+        self._grammars = Grammars(model.tokenizer, model.vocabulary_size)
         self._infiller = Infiller(model.tokenizer, model.encode_text, eos_ids(model.model.generation_config))
-        self._kv_bytes_per_token = _kv_bytes_per_token(config, model.dtype.itemsize)
 
     def begin(self, request: Request, seconds_left: float) -> Run:
         """Start a request; nothing is computed yet. Raises ``LookupDecError``."""
@@ -100,10 +97,10 @@ class Runner:
         """Raise ``TypeError`` for unknown settings, ``InputError`` for impossible values and schemas."""
         from lookupdec.hf import Settings
 
-        biased = Settings(**settings).logit_bias or {}
-        if unknown := [token for token in biased if not 0 <= token < self._vocabulary]:
+        biased, size = Settings(**settings).logit_bias or {}, self.model.vocabulary_size
+        if unknown := [token for token in biased if not 0 <= token < size]:
             raise InputError(
-                f"logit_bias names token {unknown[0]}, but this model has the tokens 0 to {self._vocabulary - 1}"
+                f"logit_bias names token {unknown[0]}, but this model has the tokens 0 to {size - 1}"
             )
         if json_schema is not None:
             self._grammars.check(json_schema)
@@ -130,7 +127,7 @@ class Runner:
         """Return how large a request's KV cache may become."""
         longest = request.settings.get("max_new_tokens") or self.model.context_length or 0
         tokens = len(request.prompt) + int(longest)
-        return min(tokens, self.model.context_length or tokens) * self._kv_bytes_per_token
+        return min(tokens, self.model.context_length or tokens) * self.model.kv_bytes_per_token
 
     def score(self, item: TokenLogprob) -> TokenScore:
         """Return a token's log-probabilities with texts in the place of ids."""
@@ -171,10 +168,3 @@ class Runner:
         if len(self._learnt) > _LEARNERS:
             self._learnt.popitem(last=False)
         return model
-
-
-def _kv_bytes_per_token(config: Any, item_bytes: int) -> int:
-    heads = int(config.num_attention_heads)
-    kv_heads = int(getattr(config, "num_key_value_heads", None) or heads)
-    head_size = int(getattr(config, "head_dim", None) or config.hidden_size // heads)
-    return 2 * int(config.num_hidden_layers) * kv_heads * head_size * item_bytes

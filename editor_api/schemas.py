@@ -9,8 +9,8 @@ from typing import Annotated, Any, Literal
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 
 from editor_api.tools import forces_tool
+from lookupdec.limits import SEEDS
 
-_SEEDS = 2**63
 _LOWEST_TEMPERATURE = 1e-5
 
 
@@ -24,8 +24,8 @@ def _unique_strings(value: object) -> object:
 
 def _seed(value: object) -> object:
     """Take -1 for none, as some clients do, and any other whole number."""
-    if isinstance(value, int) and not isinstance(value, bool) and -_SEEDS <= value < 2 * _SEEDS:
-        return None if value == -1 else value % _SEEDS
+    if isinstance(value, int) and not isinstance(value, bool) and -SEEDS <= value < 2 * SEEDS:
+        return None if value == -1 else value % SEEDS
     return value
 
 
@@ -52,7 +52,7 @@ Utf8 = Annotated[str, AfterValidator(_unicode)]
 TokenLimit = Annotated[int | None, Field(ge=1), BeforeValidator(_unlimited)]
 StopStrings = Annotated[list[Utf8], BeforeValidator(_unique_strings)]
 Temperature = Annotated[float | None, Field(ge=0, le=100), AfterValidator(_temperature)]
-Seed = Annotated[int | None, Field(ge=0, lt=_SEEDS), BeforeValidator(_seed)]
+Seed = Annotated[int | None, Field(ge=0, lt=SEEDS), BeforeValidator(_seed)]
 
 
 class Lenient(BaseModel):

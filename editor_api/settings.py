@@ -9,6 +9,8 @@ from typing import Literal, Self
 from pydantic import Field, NonNegativeInt, PositiveFloat, PositiveInt, model_validator
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
+from lookupdec.limits import PAST_BYTES, PREFIX_BYTES
+
 
 class Settings(BaseSettings):
     """Serve edits and OpenAI's endpoints with one language model, by copying.
@@ -56,9 +58,12 @@ class Settings(BaseSettings):
     kv_megabytes: PositiveInt = Field(
         default=2048, description="Memory for the KV caches of running requests."
     )
-    cache_megabytes: NonNegativeInt = Field(default=64, description="Memory for past outputs to copy from.")
+    cache_megabytes: NonNegativeInt = Field(
+        default=PAST_BYTES >> 20, description="Memory for past outputs to copy from."
+    )
     prefix_megabytes: NonNegativeInt = Field(
-        default=512, description="Memory for the KV cache of recent prompts, so that they are not read again."
+        default=PREFIX_BYTES >> 20,
+        description="Memory for the KV cache of recent prompts, so that they are not read again.",
     )
     phrases: Path | None = Field(
         default=None,

@@ -71,7 +71,7 @@ from lookupdec._survival import (
     learn,
 )
 
-COMPILED_WITH = "ca5ca9f2a468"  # as in _survival
+COMPILED_WITH = "f695cdc65908"  # as in _survival
 
 MAX_OPTIONS = 8
 MAX_SIBLINGS = 12  # transitions of a context that are compared to find its most frequent one
@@ -82,9 +82,8 @@ N_ENDS = 8
 SEARCH_BACK, SEARCH_AHEAD = 64, 512
 MAX_COMPARED = 24
 MAX_MATCHED = 600
-MAX_MISSES_ALIGNED = (
-    8  # differences in a row during which a substitution of one token is still the best guess
-)
+# Differences in a row during which a substitution of one token is still the best guess.
+MAX_MISSES_ALIGNED = 8
 JUMP_LENGTH = 16  # a match this long, and twice the cursor's, moves the cursor wherever it is
 
 # A reference is text that is expected to come back: its beginning counts as if this much of it had been copied.

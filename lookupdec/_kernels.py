@@ -256,12 +256,10 @@ def rejoin(states: Int32Array, edges: Int32Array, meta: Int32Array, token: int) 
 
 
 @njit(cache=True, nogil=True)
-def extend(
-    states: Int32Array, edges: Int32Array, meta: Int32Array, text: Int32Array, ids: Int32Array, separator: int
-) -> int:
+def extend(states: Int32Array, edges: Int32Array, meta: Int32Array, text: Int32Array, ids: Int32Array) -> int:
     """Append ``ids`` until they or the room are used up; return how many were appended. ``text`` receives them.
 
-    ``separator`` ends a document: it is kept in ``text``, where a copy must stop, and the automaton starts anew
+    ``SEPARATOR`` ends a document: it is kept in ``text``, where a copy must stop, and the automaton starts anew
     after it, so that no match crosses it. No id of the text may equal it.
     """
     max_states = states.size // STATE_FIELDS - 2
@@ -272,7 +270,7 @@ def extend(
             break
         token = ids[done]
         last = meta[LAST]
-        if token == separator:
+        if token == SEPARATOR:
             meta[LAST] = 0
         else:
             known = follow(states, edges, last, token) != NONE
@@ -280,7 +278,7 @@ def extend(
                 break
         text[position] = token
         meta[N_TOKENS] = position + 1
-        if token != separator:
+        if token != SEPARATOR:
             mark(states, last, position)
         done += 1
     return done

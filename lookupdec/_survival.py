@@ -29,7 +29,7 @@ from lookupdec._kernels import COUNT, LENGTH, LINK, NONE, STATE_FIELDS, Int32Arr
 
 # Numba keeps compiled kernels until their own file changes. This names the contents of the files that are compiled
 # into these, so that a change there changes this file; a test says what to write.
-COMPILED_WITH = "db4705de0c58"
+COMPILED_WITH = "cf4b1d16d713"
 
 Int64Array = npt.NDArray[np.int64]
 Float32Array = npt.NDArray[np.float32]

@@ -28,8 +28,7 @@ from lookupdec.cachefile import pack, unpack
 from lookupdec.errors import DrafterError, InputError
 from lookupdec.files import read_bytes, write_atomically
 from lookupdec.ids import Ids, Int32Array, as_ids
-
-CAPACITY_BYTES = 64 << 20
+from lookupdec.limits import PAST_BYTES
 
 GROWTH = 10  # by one part in ten; with that, 1M tokens stay under 64 MB
 EDGE_GROWTH = 5
@@ -58,11 +57,6 @@ class Corpus:
     def __init__(self, arrays: Automaton) -> None:
         self.arrays = arrays
 
-    @property
-    def generation(self) -> int:
-        """That of the present arrays. A search asks the arrays that it works on instead."""
-        return self.arrays.generation
-
 
 class RollingCache:
     """Past outputs, searchable by their ids, in namespaces that never see each other's text.
@@ -76,7 +70,7 @@ class RollingCache:
         Budget for all that is held; 0 holds nothing. Growth needs up to twice as much for a moment.
     """
 
-    def __init__(self, capacity_bytes: int = CAPACITY_BYTES) -> None:
+    def __init__(self, capacity_bytes: int = PAST_BYTES) -> None:
         if capacity_bytes < 0:
             raise InputError(f"capacity_bytes must not be negative, got {capacity_bytes}")
         self._capacity = capacity_bytes
@@ -148,7 +142,7 @@ class RollingCache:
 
     @classmethod
     def load(
-        cls, path: str | Path, *, fingerprint: str = "", capacity_bytes: int = CAPACITY_BYTES
+        cls, path: str | Path, *, fingerprint: str = "", capacity_bytes: int = PAST_BYTES
     ) -> RollingCache:
         """Return a new cache with the documents of a saved one, the newest as far as they fit.
 
@@ -266,7 +260,7 @@ def _extended(arrays: Automaton, ids: Int32Array) -> Automaton:
     done = 0
     stuck = False
     while True:
-        step = kernels.extend(*arrays, ids[done:], SEPARATOR)
+        step = kernels.extend(*arrays, ids[done:])
         done += step
         if done == ids.size:
             return arrays

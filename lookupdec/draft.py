@@ -313,10 +313,8 @@ def _indexed(
         start, stop = locate(prompt, wanted)
         if stop == start and wanted.size:
             documents.append(wanted)
-            start, stop = (
-                -1 - wanted.size,
-                -1,
-            )  # counted from the prompt's beginning, a separator between them
+            # Counted from the prompt's beginning, a separator between them.
+            start, stop = -1 - wanted.size, -1
     before = sum(document.size + 1 for document in documents)
     index = SuffixIndex(prompt.size + before + OUTPUT_ROOM)
     for document in documents:

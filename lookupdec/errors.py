@@ -38,3 +38,9 @@ class UnsupportedCacheError(ModelError):
 
 class DrafterError(LookupDecError, ValueError):
     """A drafter was driven out of order, or given ids or limits it cannot take."""
+
+
+def first_line(error: BaseException) -> str:
+    """Return the first line of an error's message, or its kind where it has none."""
+    lines = str(error).strip().splitlines()
+    return lines[0] if lines else type(error).__name__

@@ -115,7 +115,7 @@ class SuffixIndex:
             done += self._append_some(ids[done:])
 
     def _append_some(self, ids: Int32Array) -> int:
-        return kernels.extend(self._states, self._edges, self._meta, self._text, ids, kernels.SEPARATOR)
+        return kernels.extend(self._states, self._edges, self._meta, self._text, ids)
 
     def _grow(self, wanted: int) -> None:
         """Enlarge whichever array stopped the last extend."""

@@ -42,9 +42,8 @@ class PhraseBook:
         if min_prefix < 1:
             raise InputError(f"min_prefix must be at least 1, got {min_prefix}")
         self._min_prefix = min_prefix
-        self._phrases: dict[
-            bytes, None
-        ] = {}  # big-endian ids, which sort as the ids do; in order of registration
+        # Big-endian ids, which sort as the ids do; in order of registration.
+        self._phrases: dict[bytes, None] = {}
         self._finder: _Finder | None = None  # built when a tracker is asked for
         self._lock = threading.Lock()
         for ids in phrases:

@@ -5,6 +5,7 @@ Knows no text. Why the stop rule looks as it does stands in docs/architecture.md
 
 from __future__ import annotations
 
+import functools
 import io
 import itertools
 import json
@@ -30,7 +31,6 @@ MIN_COST, MAX_COST = 1e-5, 10.0
 CAUTION, CAUTION_A_DECADE, MOST_CAUTION, LEAST_CAUTION = 1.25, 0.2, 0.97, 0.5
 # No width is taken to be cheaper than this beyond the narrowest: measurements are not that good.
 LEAST_RISE = 0.02
-HAZARD_MEMORY = 0.8  # of the smoothed hazard along a draft, where widths are fixed
 FORMAT = "lookupdec-survival-1"
 
 
@@ -142,10 +142,10 @@ def _hazard_at(survivals: survival.Float32Array, position: int) -> float:
     """Return the chance of a difference around a drafted token, smoothed over those before it."""
     start = max(0, position - 16)
     before = float(survivals[start - 1]) if start else 1.0
-    smoothed = -1.0
+    smoothed, memory = -1.0, drafting.HAZARD_MEMORY
     for present in survivals[start : position + 1].tolist():
         hazard = 1.0 - present / before
-        smoothed = hazard if smoothed < 0 else HAZARD_MEMORY * smoothed + (1.0 - HAZARD_MEMORY) * hazard
+        smoothed = hazard if smoothed < 0 else memory * smoothed + (1.0 - memory) * hazard
         before = present
     return min(max(smoothed, 1e-6), 1.0)
 
@@ -274,15 +274,8 @@ def _average_logit(model: copying.Model, cells: slice) -> float:
     return math.log(rate / (1.0 - rate))
 
 
-_PRIOR: dict[str, npt.NDArray[Any]] = {}
-
-
+@functools.cache
 def _prior() -> dict[str, npt.NDArray[Any]]:
     """Return the packaged prior, read once."""
-    if not _PRIOR:
-        with (
-            (files("lookupdec") / "prior.npz").open("rb") as file,
-            np.load(file, allow_pickle=False) as stored,
-        ):
-            _PRIOR.update({name: stored[name] for name in stored.files})
-    return _PRIOR
+    with (files("lookupdec") / "prior.npz").open("rb") as file, np.load(file, allow_pickle=False) as stored:
+        return {name: stored[name] for name in stored.files}

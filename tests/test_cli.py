@@ -8,8 +8,9 @@ from typer.testing import CliRunner
 
 from lookupdec.cli import app as cli_app
 from lookupdec.cli.app import app
-from lookupdec.edit.engine import DEFAULT_PREFIX_BYTES, ModelEngine
+from lookupdec.edit.engine import ModelEngine
 from lookupdec.errors import ModelError
+from lookupdec.limits import PREFIX_BYTES
 from tests.edit.scripted import ScriptedEngine
 
 TEXT = b"one\r\ntwo\r\nthree"
@@ -123,7 +124,7 @@ def test_options_reach_the_model(monkeypatch, file, command):
     options += [] if phrases is None else ["--phrases", str(file)]
     assert run(command, file, *more, "-i", "x", *options).exit_code == 2
     # Compared runs read their prompts whole, both of them.
-    assert asked.pop("prefix_bytes", 0) == (0 if command == "compare" else DEFAULT_PREFIX_BYTES)
+    assert asked.pop("prefix_bytes", 0) == (0 if command == "compare" else PREFIX_BYTES)
     assert callable(asked.pop("progress"))
     assert asked.pop("phrases") == phrases
     assert asked == {"model": "m", "dtype": "bfloat16", "device": "cpu", "exact": "bitwise"}

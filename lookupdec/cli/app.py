@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
-from importlib.metadata import version
 from typing import Annotated
 
 import typer
@@ -14,6 +13,7 @@ from lookupdec.cli.compare import compare_command
 from lookupdec.cli.edit import edit_command
 from lookupdec.cli.lsp import lsp_command
 from lookupdec.cli.verify import verify_command
+from lookupdec.installed import own_version
 from lookupdec.replay_cli import replay_command
 
 app = typer.Typer(
@@ -34,7 +34,7 @@ app.command("verify")(verify_command)
 
 def _print_version(wanted: bool) -> None:
     if wanted:
-        typer.echo(version("lookupdec"))
+        typer.echo(own_version())
         raise typer.Exit
 
 

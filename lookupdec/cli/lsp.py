@@ -8,6 +8,7 @@ import typer
 
 from lookupdec.cli.common import Device, Dtype, ExactMode, MaxNewTokens, ModelName, Phrases, one_line_errors
 from lookupdec.errors import InputError
+from lookupdec.installed import remedy
 
 if TYPE_CHECKING:
     from lookupdec.edit.editor import Editor
@@ -38,7 +39,7 @@ def lsp_command(
             missing = (error.name or "").partition(".")[0]
             if missing not in ("pygls", "lsprotocol"):
                 raise
-            raise InputError(f"the language server needs {missing}: pip install 'lookupdec[lsp]'") from error
+            raise InputError(f"the language server needs {missing}: {remedy('lsp')}") from error
 
         def load() -> Editor:
             from lookupdec.edit.editor import Editor

@@ -22,7 +22,7 @@ from lookupdec.cli.common import AsJson, Device, Dtype, ExactMode, ModelName, er
 from lookupdec.cli.report import stats_as_json
 from lookupdec.cli.show import waiting
 from lookupdec.cli.verify_prompts import read_prompts
-from lookupdec.errors import ModelError
+from lookupdec.installed import needs_models
 
 if TYPE_CHECKING:
     from lookupdec.hf import LanguageModel
@@ -72,12 +72,9 @@ def verify_command(  # noqa: PLR0913
 
 
 def _load(model: str | None, **options: Any) -> LanguageModel:
-    try:
+    with needs_models():
         from lookupdec.hf import load
-    except ModuleNotFoundError as error:
-        if error.name not in ("torch", "transformers"):
-            raise
-        raise ModelError(f"models need {error.name}: pip install 'lookupdec[hf]'") from error
+
     return load(model, **options)
 
 

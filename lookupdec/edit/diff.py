@@ -2,26 +2,14 @@
 
 from __future__ import annotations
 
-import bisect
 import itertools
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from typing import Literal
 
 from lookupdec.edit.align import Block, align
-from lookupdec.edit.textio import split_lines, whole_lines
+from lookupdec.edit.positions import Position, PositionEncoding, Positions
+from lookupdec.edit.textio import whole_lines
 from lookupdec.errors import InputError
-
-PositionEncoding = Literal["utf-8", "utf-16", "utf-32"]
-"""What a position's ``character`` counts: bytes, UTF-16 code units, or code points."""
-
-
-@dataclass(frozen=True, slots=True, order=True)
-class Position:
-    """A place in a text: line, and character in it, both from zero, as in the Language Server Protocol."""
-
-    line: int
-    character: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +61,7 @@ def text_edits(old: str, new: str, *, position_encoding: PositionEncoding = "utf
     """
     old_lines = whole_lines(old)
     new_lines = whole_lines(new)
-    positions = _Positions(old, position_encoding)
+    positions = Positions(old, position_encoding)
     old_starts = [0, *itertools.accumulate(map(len, old_lines))]
     new_starts = [0, *itertools.accumulate(map(len, new_lines))]
     edits = []
@@ -95,7 +83,7 @@ def apply_edits(
 
     Raises ``InputError`` for a position outside the text and for edits that overlap.
     """
-    positions = _Positions(text, position_encoding)
+    positions = Positions(text, position_encoding)
     parts, done = [], 0
     for edit in sorted(edits, key=lambda edit: (edit.start, edit.end)):
         start, end = positions.offset(edit.start), positions.offset(edit.end)
@@ -121,44 +109,6 @@ def _trim(old: str, start: int, end: int, replacement: str) -> tuple[int, int, s
     if tail and original[-tail] == "\n":
         tail -= "\r" in (original[-tail - 1 : -tail], replacement[-tail - 1 : -tail])
     return start + head, end - tail, replacement[head : len(replacement) - tail]
-
-
-class _Positions:
-    """Offsets of one text to line and character, and back."""
-
-    def __init__(self, text: str, encoding: PositionEncoding) -> None:
-        if encoding not in ("utf-8", "utf-16", "utf-32"):
-            raise InputError(f"unknown position encoding {encoding!r}: use utf-8, utf-16 or utf-32")
-        self._text = text
-        self._encoding = encoding
-        lines = split_lines(text)
-        self._starts = [0, *itertools.accumulate(len(content) + len(ending) for content, ending in lines)]
-        if lines and not lines[-1][1]:
-            self._starts.pop()  # no line begins after an unfinished one
-
-    def at(self, offset: int) -> Position:
-        line = bisect.bisect_right(self._starts, offset) - 1
-        return Position(line, self._width(self._text[self._starts[line] : offset]))
-
-    def offset(self, position: Position) -> int:
-        if not 0 <= position.line < len(self._starts):
-            raise InputError(f"line {position.line} is outside the text of {len(self._starts)} lines")
-        start = self._starts[position.line]
-        end = self._starts[position.line + 1] if position.line + 1 < len(self._starts) else len(self._text)
-        units = 0
-        while units < position.character and start < end:
-            units += self._width(self._text[start])
-            start += 1
-        if units != position.character:
-            raise InputError(f"line {position.line} has no place at character {position.character}")
-        return start
-
-    def _width(self, text: str) -> int:
-        if self._encoding == "utf-32":
-            return len(text)
-        if self._encoding == "utf-8":
-            return len(text.encode("utf-8", "surrogatepass"))
-        return len(text) + sum(char > "\uffff" for char in text)
 
 
 def _lf_lines(text: str) -> list[str]:

@@ -10,18 +10,20 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from lookupdec.edit.answers import Answer, end_of_answer, read_answer, read_new_text, read_summary
-from lookupdec.edit.diff import PositionEncoding, text_edits, unified_diff
+from lookupdec.edit.diff import text_edits, unified_diff
 from lookupdec.edit.echo import without_echo
-from lookupdec.edit.engine import DEFAULT_PREFIX_BYTES, Chunk, Engine, ModelEngine
+from lookupdec.edit.engine import Chunk, Engine, ModelEngine
 from lookupdec.edit.forms import other_forms
 from lookupdec.edit.indent import reindented, retabbed
 from lookupdec.edit.languages import language_of
 from lookupdec.edit.plan import Planner, Question
+from lookupdec.edit.positions import PositionEncoding
 from lookupdec.edit.prompts import EditPrompt, Task, Templates, check_instruction
 from lookupdec.edit.region import Region
 from lookupdec.edit.results import EditResult, Summary, total, usage_of
 from lookupdec.edit.textio import Document
 from lookupdec.errors import InputError
+from lookupdec.limits import PREFIX_BYTES
 from lookupdec.stats import Stats
 
 if TYPE_CHECKING:
@@ -86,7 +88,7 @@ class Editor:
         exact: Exact = "auto",
         templates: Path | None = None,
         phrases: str | Path | None = None,
-        prefix_bytes: int = DEFAULT_PREFIX_BYTES,
+        prefix_bytes: int = PREFIX_BYTES,
         progress: Callable[[str, int, int], None] | None = None,
     ) -> Editor:
         """Load a model to edit with: a hub id, a folder or a GGUF file; None is the default model.
@@ -380,9 +382,8 @@ def _fitted(reply: _Reply) -> str:
     new = retabbed(reply.answer.text, old)
     if not region.is_whole:
         stripped = without_echo(new, region)
-        if not new.startswith(
-            stripped
-        ):  # the answer began with neighbours, whose indentation is not the piece's
+        # Where the answer began with neighbours, their indentation is not the piece's.
+        if not new.startswith(stripped):
             new = stripped
         # The indentation first: a dedented last line can look like the line after the piece.
         new = without_echo(reindented(new, old, line_before=region.line_before), region)

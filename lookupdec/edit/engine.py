@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from lookupdec.decode import Drafter, PlainDrafter
 from lookupdec.edit.prompts import Messages, plain_prompt
-from lookupdec.errors import ModelError
+from lookupdec.installed import needs_models
+from lookupdec.limits import PREFIX_BYTES
 from lookupdec.phrases import PhraseBook, read_phrases
 from lookupdec.stats import Stats, Step
 
@@ -17,8 +18,6 @@ if TYPE_CHECKING:
     from lookupdec.cache import RollingCache
     from lookupdec.hf import LanguageModel, PrefixCache
     from lookupdec.hf.models import Exact
-
-DEFAULT_PREFIX_BYTES = 512 << 20
 
 
 class Chunk(Protocol):
@@ -123,7 +122,7 @@ class ModelEngine:
         dtype: str = "auto",
         device: str = "auto",
         exact: Exact = "auto",
-        prefix_bytes: int = DEFAULT_PREFIX_BYTES,
+        prefix_bytes: int = PREFIX_BYTES,
         phrases: str | Path | None = None,
         progress: Callable[[str, int, int], None] | None = None,
     ) -> ModelEngine:
@@ -132,12 +131,8 @@ class ModelEngine:
         ``prefix_bytes`` is the budget for kept prefixes; 0 keeps none. ``phrases`` is a file for a ``PhraseBook``.
         """
         texts = read_phrases(phrases) if phrases is not None else []
-        try:
+        with needs_models():
             from lookupdec.hf import PrefixCache, load
-        except ModuleNotFoundError as error:
-            if error.name not in ("torch", "transformers"):
-                raise
-            raise ModelError(f"models need {error.name}: pip install 'lookupdec[hf]'") from error
 
         prefixes = PrefixCache(prefix_bytes) if prefix_bytes else None
         loaded = load(model, dtype=dtype, device=device, exact=exact, progress=progress)

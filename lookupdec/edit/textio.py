@@ -132,11 +132,6 @@ def _keep_apart(contents: Sequence[str], endings: list[str], is_kept: Sequence[b
                 endings[number - 1] = "\n"
 
 
-def restore(document: Document, new_shown: str) -> bytes:
-    """Return the file's new bytes for the model's new text; see ``Document.restore``."""
-    return document.encode(document.restore(new_shown))
-
-
 def read_document(path: Path, *, encoding: str | None = None) -> Document:
     """Read a text file; see ``Document.from_bytes``. Raises ``FileError`` with the remedy."""
     return Document.from_bytes(read_bytes(path), encoding=encoding, name=str(path))

@@ -21,6 +21,7 @@ from transformers.integrations.sdpa_attention import sdpa_attention_forward
 from transformers.masking_utils import AttentionMaskInterface, sdpa_mask
 
 from lookupdec.hf import row_attention
+from lookupdec.hf.network import attention_heads, vocabulary_size
 from lookupdec.hf.quick_linear import LINEAR
 from lookupdec.hf.row_linear import LinearRule, RowLinear, find_rule
 
@@ -180,12 +181,11 @@ def _why_not(model: PreTrainedModel, rules: Mapping[str, LinearRule]) -> str:
 
 
 def _shares_keys(model: PreTrainedModel) -> bool:
-    config = model.config.get_text_config(decoder=True)
-    heads = config.num_attention_heads
-    head = getattr(config, "head_dim", None) or config.hidden_size // heads
-    key_heads = getattr(config, "num_key_value_heads", None) or heads
+    heads = attention_heads(model)
     usual = model.dtype == torch.bfloat16 and model.device.type == "cpu"
-    return usual and row_attention.is_same_as_torch(heads, key_heads, head, head**-0.5)
+    if heads is None or not usual:
+        return False
+    return row_attention.is_same_as_torch(heads.queries, heads.keys, heads.size, heads.size**-0.5)
 
 
 @torch.no_grad()
@@ -194,9 +194,8 @@ def _difference(model: PreTrainedModel) -> str:
     from lookupdec.hf.target import cached_states, read_with_cache  # it imports this module
 
     generator = torch.Generator().manual_seed(0)
-    embeddings: Any = model.get_input_embeddings()
-    size = int(embeddings.num_embeddings)
-    ids = torch.randint(0, size, (1, _PROMPT_TOKENS + max(_TRIED_WIDTHS)), generator=generator)
+    shape = (1, _PROMPT_TOKENS + max(_TRIED_WIDTHS))
+    ids = torch.randint(0, vocabulary_size(model), shape, generator=generator)
     prompt, rest = ids.to(model.device).tensor_split([_PROMPT_TOKENS], dim=1)
     try:
         cache = read_with_cache(model, prompt, None)[1]

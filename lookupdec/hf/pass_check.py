@@ -8,6 +8,7 @@ import torch
 from transformers import PreTrainedModel
 
 from lookupdec.hf.fixed_width import Lane
+from lookupdec.hf.network import vocabulary_size
 from lookupdec.hf.target import read_with_cache
 
 PROMPT_TOKENS, TRIED_TOKENS = 12, 8
@@ -79,5 +80,4 @@ def _read(lane: Lane, prompt: torch.Tensor, pieces: list[list[int]]) -> list[tor
 
 def _some_ids(model: Any) -> torch.Tensor:
     generator = torch.Generator().manual_seed(0)
-    size = int(model.get_input_embeddings().num_embeddings)
-    return torch.randint(0, size, (PROMPT_TOKENS + TRIED_TOKENS,), generator=generator)
+    return torch.randint(0, vocabulary_size(model), (PROMPT_TOKENS + TRIED_TOKENS,), generator=generator)

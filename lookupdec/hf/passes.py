@@ -16,11 +16,12 @@ from typing import TYPE_CHECKING, Any, Literal
 import torch
 from transformers import DynamicCache, PreTrainedModel
 
-from lookupdec.errors import UnsupportedCacheError
+from lookupdec.errors import UnsupportedCacheError, first_line
 from lookupdec.hf import bitwise, memory
 from lookupdec.hf.choose import Chooser, lasting_tensors
 from lookupdec.hf.fixed_target import FixedTarget
-from lookupdec.hf.fixed_width import CACHE_NAMES, WIDTHS, Lane, Progress, parameters_of
+from lookupdec.hf.fixed_width import WIDTHS, Lane, Progress
+from lookupdec.hf.network import CACHE_NAMES, parameters_of
 from lookupdec.hf.pass_check import draft_dependence, static_difference
 from lookupdec.hf.prefill import ResumableTarget
 from lookupdec.hf.target import ModelTarget, check_model
@@ -166,7 +167,7 @@ class FixedPasses:
                     return
                 _log.warning("fused passes give other results (%s): recording them unfused", difference)
             except Exception as error:  # whatever a compiler or a driver raises
-                _log.warning("torch.compile failed (%s): recording passes unfused", _first_line(error))
+                _log.warning("torch.compile failed (%s): recording passes unfused", first_line(error))
             lane.forget_graphs()
             self._fuse = False
         try:
@@ -177,7 +178,7 @@ class FixedPasses:
             lane.forget_graphs()
             raise UnsupportedCacheError(
                 f"the passes of {type(self.model).__name__} cannot be recorded as CUDA graphs "
-                f"({_first_line(error)}): {_REMEDY}"
+                f"({first_line(error)}): {_REMEDY}"
             ) from error
 
 
@@ -242,8 +243,3 @@ def _longest_context(model: PreTrainedModel) -> int | None:
     config: Any = model.config.get_text_config(decoder=True)
     length = getattr(config, "max_position_embeddings", None)
     return int(length) if length else None
-
-
-def _first_line(error: BaseException) -> str:
-    lines = str(error).strip().splitlines()
-    return lines[0] if lines else type(error).__name__

@@ -15,6 +15,7 @@ import torch
 
 from lookupdec.errors import InputError
 from lookupdec.ids import Ids
+from lookupdec.limits import PREFIX_BYTES
 
 States = Sequence[tuple[torch.Tensor, torch.Tensor]]
 """Keys and values, layer by layer, each of shape (1, heads, positions, head size)."""
@@ -47,7 +48,7 @@ class PrefixCache:
         The budget is negative.
     """
 
-    def __init__(self, max_bytes: int = 512 << 20) -> None:
+    def __init__(self, max_bytes: int = PREFIX_BYTES) -> None:
         if max_bytes < 0:
             raise InputError(f"the budget for kept prefixes must be at least 0 bytes, not {max_bytes}")
         self.max_bytes = max_bytes

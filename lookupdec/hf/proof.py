@@ -15,7 +15,7 @@ from typing import Any, Literal
 import torch
 from transformers import LogitsProcessorList
 
-from lookupdec.hf.default_model import first_line
+from lookupdec.errors import first_line
 from lookupdec.hf.generate import Generation, eos_ids, generate, prepare_inputs, room
 from lookupdec.hf.models import LanguageModel, Prompt
 from lookupdec.hf.settings import Settings

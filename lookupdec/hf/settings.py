@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from lookupdec.errors import InputError
+from lookupdec.limits import SEEDS
 
 if TYPE_CHECKING:
     from transformers import LogitsProcessor
@@ -71,7 +72,7 @@ class Settings:
         for name in ("presence_penalty", "frequency_penalty"):
             if not math.isfinite(getattr(self, name)):
                 raise InputError(f"{name} must be a finite number, not {getattr(self, name)}: 0 means none")
-        if self.seed is not None and not 0 <= self.seed < 2**63:
+        if self.seed is not None and not 0 <= self.seed < SEEDS:
             raise InputError(f"seed must lie in 0..2**63-1, not {self.seed}")
         if any(not string for string in self.stop_strings):
             raise InputError("a stop string is empty: leave it out")

@@ -13,14 +13,13 @@ from transformers.cache_utils import Cache, DynamicLayer, DynamicSlidingWindowLa
 from lookupdec.errors import InputError, UnsupportedCacheError
 from lookupdec.hf.bitwise import one_token_arithmetic
 from lookupdec.hf.choose import Chooser
+from lookupdec.hf.network import CACHE_NAMES, vocabulary_size
 from lookupdec.hf.prefixes import States
 from lookupdec.hf.quick_linear import quick_passes
 from lookupdec.ids import Ids
 
 _REMEDY = "use a model with plain or sliding-window attention and a dynamic cache, or plain generate"
-# Newer versions of transformers say `cache`, older ones one of the others.
-_CACHE_NAMES = ("cache", "past_key_values", "cache_params")
-_KNOWN_INPUTS = {*_CACHE_NAMES, "attention_mask", "position_ids", "use_cache", "logits_to_keep"}
+_KNOWN_INPUTS = {*CACHE_NAMES, "attention_mask", "position_ids", "use_cache", "logits_to_keep"}
 
 
 class ModelTarget:
@@ -46,7 +45,7 @@ class ModelTarget:
     ) -> None:
         check_model(model)
         check_inputs(inputs)
-        self.cache_name = next((name for name in _CACHE_NAMES if name in inputs), _CACHE_NAMES[0])
+        self.cache_name = next((name for name in CACHE_NAMES if name in inputs), CACHE_NAMES[0])
         check_cache(inputs.get(self.cache_name), model)
         self.cache: Any = inputs[self.cache_name]
         # Any: the types of transformers say that every attribute of a module may be a tensor.
@@ -176,11 +175,6 @@ class ModelTarget:
         return logits[0, -rows:]
 
 
-def vocabulary_size(model: Any) -> int:
-    """Return how many tokens a model knows: ids lie below that."""
-    return int(model.get_input_embeddings().num_embeddings)
-
-
 def check_model(model: PreTrainedModel) -> None:
     """Refuse models whose decoding is not one growing text."""
     if model.config.is_encoder_decoder:
@@ -206,7 +200,7 @@ def check_inputs(inputs: Mapping[str, Any]) -> None:
 
 def is_ids_alone(ids: torch.Tensor, inputs: Mapping[str, Any]) -> bool:
     """Whether model inputs say no more than ``ids`` ``[1, n]``: nothing was read, hidden or moved."""
-    cache = next((inputs[name] for name in _CACHE_NAMES if inputs.get(name) is not None), None)
+    cache = next((inputs[name] for name in CACHE_NAMES if inputs.get(name) is not None), None)
     mask, positions, count = inputs.get("attention_mask"), inputs.get("position_ids"), ids.shape[1]
     if cache is not None and not (isinstance(cache, Cache) and int(cache.get_seq_length()) == 0):
         return False
@@ -256,7 +250,7 @@ def _shrink_to_window(cache: Any) -> None:
 
 def read_with_cache(model: PreTrainedModel, ids: torch.Tensor, cache: Any) -> tuple[torch.Tensor, Any]:
     """Run one pass over ``ids`` of shape (1, n) after what the cache holds (None: nothing); return logits and cache."""
-    name = next(name for name in _CACHE_NAMES if name in inspect.signature(model.forward).parameters)
+    name = next(name for name in CACHE_NAMES if name in inspect.signature(model.forward).parameters)
     output = model(input_ids=ids, use_cache=True, return_dict=True, **{name: cache})
     return output.logits, output[name]
 

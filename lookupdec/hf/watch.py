@@ -22,9 +22,8 @@ KEPT_PASSES = 31  # of each width, the newest
 FEWEST_PASSES = 8
 RANGES = (2, 8, 24, 72)  # where the ranges of wider passes begin, where widths are not fixed
 STALE_AFTER = 200  # passes: what was seen before says nothing about now
-DEAREST = (
-    0.5  # per token, in passes of one: from 0.9 on nothing would be drafted, and nothing learnt any more
-)
+# Per token, in passes of one: from 0.9 on nothing would be drafted, and nothing learnt any more.
+DEAREST = 0.5
 DRIFT = 1.3  # the factor by which a width's cost must have changed for all to be set anew
 
 

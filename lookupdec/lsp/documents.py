@@ -7,32 +7,17 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol
 from urllib.parse import unquote
 
 from lsprotocol import types
 from pygls.workspace import Workspace
 
-from lookupdec.edit.diff import Position, PositionEncoding, text_edits
+from lookupdec.edit.diff import text_edits
 from lookupdec.edit.languages import language_of
-from lookupdec.edit.textio import split_lines
+from lookupdec.edit.positions import AnyPosition, Position, PositionEncoding, Positions
 from lookupdec.errors import InputError
 
 _PLAIN = ("", "plaintext", "text")
-
-
-class AnyPosition(Protocol):
-    """A line and a character in it, from zero: of this package or of the protocol's."""
-
-    @property
-    def line(self) -> int:
-        """The line."""
-        ...
-
-    @property
-    def character(self) -> int:
-        """The character, counted in the encoding that was agreed on."""
-        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,22 +66,9 @@ class Snapshot:
 
     def span(self, range_: Range) -> tuple[int, int]:
         """Return a range as characters of the text; what lies outside ends where the text or line ends."""
-        start, end = self.offset(range_.start), self.offset(range_.end)
+        positions = Positions(self.text, self.encoding)
+        start, end = positions.nearest(range_.start), positions.nearest(range_.end)
         return min(start, end), max(start, end)
-
-    def offset(self, position: AnyPosition) -> int:
-        """Return a position as a character of the text; outside of it, the nearest before."""
-        lines = split_lines(self.text)
-        if position.line >= len(lines):
-            return len(self.text)
-        start = sum(len(content) + len(ending) for content, ending in lines[: position.line])
-        content = lines[position.line][0]
-        units = 0
-        for count, char in enumerate(content):
-            units += _width(char, self.encoding)
-            if units > position.character:
-                return start + count
-        return start + len(content)
 
     def workspace_edit(self, new_text: str, *, versioned: bool = True) -> types.WorkspaceEdit:
         """Return what turns the text into another; ``versioned`` where the editor can tell versions apart."""
@@ -119,11 +91,3 @@ def _encoding(workspace: Workspace) -> PositionEncoding:
     if agreed == "utf-8":
         return "utf-8"
     return "utf-32" if agreed == "utf-32" else "utf-16"
-
-
-def _width(char: str, encoding: PositionEncoding) -> int:
-    if encoding == "utf-32":
-        return 1
-    if encoding == "utf-8":
-        return len(char.encode("utf-8", "surrogatepass"))
-    return 2 if char > "\uffff" else 1

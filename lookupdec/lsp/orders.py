@@ -8,7 +8,7 @@ from typing import Any
 
 from lsprotocol import types
 
-from lookupdec.edit.diff import Position
+from lookupdec.edit.positions import Position
 from lookupdec.errors import InputError
 from lookupdec.lsp.documents import Range, Snapshot
 from lookupdec.lsp.marks import Piece, piece_of

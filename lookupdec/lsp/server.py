@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 from urllib.parse import unquote
 
@@ -15,6 +14,7 @@ from pygls.protocol import LanguageServerProtocol, default_converter, lsp_method
 
 from lookupdec.edit.editor import Editor
 from lookupdec.errors import LookupDecError
+from lookupdec.installed import own_version
 from lookupdec.lsp.actions import EDITS, SUMMARIES, code_actions
 from lookupdec.lsp.commands import CHANGED, execute
 from lookupdec.lsp.orders import EDIT, REWRITE, SUMMARIZE
@@ -43,7 +43,7 @@ class LookupServer(LanguageServer):
         # Whole texts: pygls counts lines at form feeds, too, which would put partial changes in the wrong place.
         super().__init__(
             "lookupdec",
-            _version(),
+            own_version(),
             text_document_sync_kind=types.TextDocumentSyncKind.Full,
             protocol_cls=LookupProtocol,
             converter_factory=default_converter,
@@ -105,13 +105,6 @@ class LookupServer(LanguageServer):
         self.feature(types.SHUTDOWN)(_shutdown)
         for name in (EDIT, REWRITE, SUMMARIZE):
             self.command(name)(_command())
-
-
-def _version() -> str:
-    try:
-        return version("lookupdec")
-    except PackageNotFoundError:  # run from a folder, not installed
-        return "unknown"
 
 
 def _initialize(ls: LookupServer, params: types.InitializeParams) -> None:

@@ -20,7 +20,10 @@ SCHEMAS = (
     *(ChatRequest, CompletionRequest, EditRequest, ApplyRequest, FimRequest, InfillRequest),
     *(TokenizeRequest, DetokenizeRequest, TemplateRequest),
 )
-DOORS = {"lookupdec", "lookupdec.edit", "lookupdec.errors", "lookupdec.hf", "lookupdec.stats"}
+DOORS = {
+    "lookupdec",
+    *(f"lookupdec.{name}" for name in ("edit", "errors", "hf", "installed", "limits", "stats")),
+}
 
 
 def imported(path: Path) -> Iterator[str]:

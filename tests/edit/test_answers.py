@@ -345,9 +345,8 @@ def test_a_last_line_that_stands_earlier_too_does_not_end_an_answer():
     new = old.replace("  echo hi\n", "  cat <<EOF\n```\nuse it\n```\nEOF\n")
     answer = f"```sh\n{new}```\n"
     ends = [end_of_answer(answer[:end], old) for end in range(len(answer) + 1)]
-    assert ends == [None] * (
-        len(answer) + 1
-    )  # the blocks within pair up with the one around: read as a whole
+    # The blocks within pair up with the one around: read as a whole.
+    assert ends == [None] * (len(answer) + 1)
     assert read_answer(answer, old, language="bash").complete is False
 
 

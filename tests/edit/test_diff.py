@@ -6,7 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lookupdec.edit.diff import Position, TextEdit, apply_edits, text_edits, unified_diff
+from lookupdec.edit.diff import TextEdit, apply_edits, text_edits, unified_diff
+from lookupdec.edit.positions import Position
 from lookupdec.errors import InputError
 
 TEXTS = st.text(st.sampled_from("ab\n\n\r é\U0001f600\u2028\f"), max_size=30)

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 import torch
+from transformers import MambaConfig, MambaForCausalLM
 
 import lookupdec.hf.memory as memory
 import lookupdec.hf.models as models_module
@@ -295,6 +296,10 @@ class TestMemory:
         monkeypatch.setattr(memory, "free_bytes", lambda device: 1000 * each)
         with pytest.raises(ModelError, match="KV cache of 1024 tokens .* use dtype='bfloat16'"):
             FixedPasses(model)
+
+    def test_a_model_without_attention_keeps_no_keys_and_values(self) -> None:
+        config = MambaConfig(hidden_size=8, num_hidden_layers=1, vocab_size=24)
+        assert memory.kv_bytes_per_token(MambaForCausalLM(config)) == 0
 
     def test_shared_weights_count_once(self) -> None:
         model = tiny_model("llama", 1, tie_word_embeddings=True)

@@ -35,7 +35,8 @@ def test_the_places_of_edits_are_found_again(old, new, encoding):
     [(0, 0, 0), (0, 1, 0), (0, 2, 1), (0, 99, 2), (1, 0, 4), (1, 99, 5), (2, 0, 5), (9, 9, 5)],
 )
 def test_a_place_outside_is_the_nearest_before(line, character, offset):
-    assert snapshot("\U0001f600a\r\nb").offset(Position(line, character)) == offset
+    place = Position(line, character)
+    assert snapshot("\U0001f600a\r\nb").span(Range(place, place)) == (offset, offset)
 
 
 def test_a_range_may_be_given_backwards():

@@ -123,7 +123,8 @@ def test_an_address_that_others_can_reach_is_refused(address, message):
 def test_without_pygls_the_remedy_is_named():
     done = command(code="sys.modules['pygls'] = None; ")
     assert (done.returncode, done.stdout) == (2, "")
-    assert done.stderr == "error: the language server needs pygls: pip install 'lookupdec[lsp]'\n"
+    remedy = 'pip install -c constraints.txt -e ".[lsp]" in the checkout'
+    assert done.stderr == f"error: the language server needs pygls: {remedy}\n"
 
 
 def test_the_command_ends_where_nobody_speaks_to_it():
