@@ -5,7 +5,7 @@ be extended by another thread meanwhile: positions beyond its text, and states h
 ``model`` holds what is learnt (tables, seen, weights, ends), see ``_survival``.
 
 ``ends``     [N_ENDS * 3] int32      tokens that outputs ended with: id, outputs ended, times emitted since
-``scratch``  [SCRATCH_SIZE] int64    working space of one drafter
+``scratch``  [SCRATCH_SIZE] int64    working space of one drafter; its end remembers replacements
 """
 
 from __future__ import annotations
@@ -41,12 +41,24 @@ from lookupdec._kernels import (
     mark,
     rejoin,
 )
+from lookupdec._replacements import (
+    KEPT,
+    PLACE,
+    REPLACED_SIZE,
+    SKIPPED,
+    TIMES,
+    WRITTEN,
+    kind_of_replacement,
+    remember,
+    slot_of,
+)
 from lookupdec._survival import (
     AFTER_SKIP,
     ANCHOR,
     AT_ANCHOR,
     AT_CURSOR,
     AT_RECENT,
+    CHANGED_AT,
     CURSOR,
     END_TOKEN,
     LEARNT,
@@ -62,6 +74,11 @@ from lookupdec._survival import (
     PREVIOUS,
     REFERENCE_START,
     REFERENCE_STOP,
+    REPEATED,
+    REPLACED,
+    REPLACEMENTS,
+    REPLACING,
+    RESUME,
     RUN,
     Float32Array,
     Int64Array,
@@ -71,9 +88,9 @@ from lookupdec._survival import (
     learn,
 )
 
-COMPILED_WITH = "f695cdc65908"  # as in _survival
+COMPILED_WITH = "66c2856f7f7c"  # as in _survival
 
-MAX_OPTIONS = 8
+MAX_OPTIONS = 9
 MAX_SIBLINGS = 12  # transitions of a context that are compared to find its most frequent one
 
 N_ENDS = 8
@@ -95,7 +112,8 @@ CELLS_AT = CONTEXTS_AT + N_CONTEXTS * 3
 BEST_AT = CELLS_AT + _CELLS
 OPTIONS_AT = BEST_AT + _CELLS
 AHEAD_AT = OPTIONS_AT + 2 * MAX_OPTIONS
-SCRATCH_SIZE = AHEAD_AT + POSITION_FIELDS
+REPLACED_AT = AHEAD_AT + POSITION_FIELDS
+SCRATCH_SIZE = REPLACED_AT + REPLACED_SIZE
 
 
 class Model(NamedTuple):
@@ -210,6 +228,13 @@ def gather_options(
     if at_cursor == SEPARATOR and cursor == now[REFERENCE_STOP]:
         at_cursor = now[END_TOKEN]
     options = add_option(scratch, 0, at_cursor, AT_CURSOR)
+    now[REPLACED] = REPLACEMENTS - 1 if now[REPEATED] > 0 else 0
+    if now[REPEATED] == 0 and now[MISSES] == 0:
+        replaced = scratch[REPLACED_AT:]
+        slot = slot_of(replaced, at_cursor)
+        if slot != NONE:
+            now[REPLACED] = kind_of_replacement(replaced, slot, own.text, now[PREVIOUS])
+            options = add_option(scratch, options, own.text[replaced[slot + PLACE]], REPLACING)
     options = add_option(scratch, options, recent_token(own, contexts[0]), AT_RECENT)
     options = add_option(scratch, options, frequent_token(own, contexts[0]), 0)
     options = add_option(scratch, options, recent_token(past, contexts[9]), 0)
@@ -331,22 +356,57 @@ def find_cursor(own: Automaton, now: Int64Array, match_end: int) -> None:
 
 
 @njit(cache=True, nogil=True)
-def move_cursor(own: Automaton, now: Int64Array, token: int) -> None:
+def copy_on(now: Int64Array) -> None:
+    """Move the cursor on by a token that came as it stands there, out of a replacement where that is over."""
+    now[CURSOR] += 1
+    now[MATCHED] = min(now[MATCHED] + 1, MAX_MATCHED)
+    now[RUN] += 1
+    if now[REPEATED] > 0:
+        now[REPEATED] -= 1
+        if now[REPEATED] == 0:
+            now[CURSOR] = now[RESUME]
+
+
+@njit(cache=True, nogil=True)
+def begin_replacement(now: Int64Array, replaced: Int64Array, slot: int) -> None:
+    """Move the cursor to what follows the first token of a replacement that is being repeated."""
+    cursor = now[CURSOR]
+    now[ANCHOR] = cursor
+    now[RESUME] = cursor + replaced[slot + SKIPPED]
+    now[REPEATED] = replaced[slot + WRITTEN] - 1
+    now[CURSOR] = replaced[slot + PLACE] + 1 if now[REPEATED] > 0 else now[RESUME]
+
+
+@njit(cache=True, nogil=True)
+def move_cursor(own: Automaton, now: Int64Array, token: int, replaced: Int64Array) -> None:
     """Bring the cursor up to date with ``token``, which has just been appended."""
     size = own.meta[N_TOKENS]
     cursor = now[CURSOR]
     match_end = own.states[now[OWN] * STATE_FIELDS + RECENT] if now[OWN] > 0 else NONE
+    slot = NONE
+    if 0 <= cursor < size - 1 and now[MISSES] == 0 and now[REPEATED] == 0:
+        slot = slot_of(replaced, own.text[cursor])
     if 0 <= cursor < size - 1 and own.text[cursor] == token:
-        now[CURSOR] += 1
-        now[MATCHED] = min(now[MATCHED] + 1, MAX_MATCHED)
-        now[RUN] += 1
-        if now[MATCHED] >= 2:
+        if slot != NONE:
+            replaced[slot + KEPT] += 1
+        copy_on(now)
+        if now[MATCHED] >= 2 and now[MISSES] > 0:
             now[MISSES] = 0
+            skipped, written = now[CURSOR] - now[MATCHED] - now[ANCHOR], size - now[MATCHED] - now[CHANGED_AT]
+            remember(replaced, own.text, now[ANCHOR], skipped, now[CHANGED_AT], written)
+    elif slot != NONE and own.text[replaced[slot + PLACE]] == token:
+        begin_replacement(now, replaced, slot)
+        now[CHANGED_AT] = size - 1
+        replaced[slot + TIMES] += 1
+        replaced[slot + KEPT] = 0
+        now[MATCHED] = min(now[MATCHED] + 1, MAX_MATCHED)
     else:
         if cursor >= 0:
-            if now[MISSES] == 0:
+            if now[MISSES] == 0 and now[REPEATED] == 0:
                 now[ANCHOR] = cursor
+                now[CHANGED_AT] = size - 1
             now[MISSES] += 1
+        now[REPEATED] = 0
         now[RUN] = 0
         now[MATCHED] = NONE  # to be counted
         find_cursor(own, now, match_end)
@@ -355,7 +415,7 @@ def move_cursor(own: Automaton, now: Int64Array, token: int) -> None:
     far = now[CURSOR] >= 0 and length >= JUMP_LENGTH and length > 2 * matched and in_reach(now, match_end)
     if (far and match_end != now[CURSOR]) or (now[CURSOR] < 0 and length >= 4):
         now[CURSOR] = now[ANCHOR] = match_end
-        now[MISSES] = 0
+        now[MISSES] = now[REPEATED] = 0
         matched = common_suffix(own.text, match_end, size, MAX_MATCHED)
     now[MATCHED] = max(matched, 0)
 
@@ -429,7 +489,7 @@ def observe(
         count_emitted(model.ends, token)
         set_own_match(own, now)
         follow_match(past, now, PAST, token)
-        move_cursor(own, now, token)
+        move_cursor(own, now, token, scratch[REPLACED_AT:])
         now[PREVIOUS] = token
         done += 1
     return done

@@ -16,9 +16,12 @@ from lookupdec._copying import (
     BEST_AT,
     CONTEXTS_AT,
     OPTIONS_AT,
+    REPLACED_AT,
     Model,
+    begin_replacement,
     best_option,
     chance_to_go_on,
+    copy_on,
     follow_match,
 )
 from lookupdec._kernels import (
@@ -35,6 +38,7 @@ from lookupdec._kernels import (
     Int32Array,
     follow,
 )
+from lookupdec._replacements import PLACE, slot_of
 from lookupdec._survival import (
     AFTER_SKIP,
     ANCHOR,
@@ -52,6 +56,8 @@ from lookupdec._survival import (
     PROMPT_STOP,
     REFERENCE_START,
     REFERENCE_STOP,
+    REPEATED,
+    REPLACING,
     RUN,
     Float32Array,
     Int64Array,
@@ -62,7 +68,7 @@ from lookupdec._survival import (
     vocabulary_logit,
 )
 
-COMPILED_WITH = "b88b16d27439"  # as in _survival
+COMPILED_WITH = "1658c18ab7a1"  # as in _survival
 
 # Where everything has agreed for STEADY_RUN tokens, most of an estimate is used again for STEADY_TOKENS.
 STEADY_RUN, STEADY_TOKENS = 16, 16
@@ -90,6 +96,9 @@ def source_of(own: Automaton, now: Int64Array, flags: int, scratch: Int64Array, 
     position = NONE
     if flags & AT_CURSOR:
         position = now[CURSOR]
+    elif flags & REPLACING:
+        replaced = scratch[REPLACED_AT:]
+        position = replaced[slot_of(replaced, own.text[now[CURSOR]]) + PLACE]
     elif flags & AFTER_SKIP:
         position = now[CURSOR] + 1
     elif flags & AT_ANCHOR:
@@ -107,16 +116,18 @@ def source_of(own: Automaton, now: Int64Array, flags: int, scratch: Int64Array, 
 
 
 @njit(cache=True, nogil=True)
-def look_ahead(own: Automaton, past: Automaton, ahead: Int64Array, token: int, flags: int) -> None:
+def look_ahead(
+    own: Automaton, past: Automaton, ahead: Int64Array, token: int, flags: int, replaced: Int64Array
+) -> None:
     """Move a copy of the position on by a drafted token, which is not in the text."""
     follow_match(own, ahead, OWN, token)
     follow_match(past, ahead, PAST, token)
     if flags & AT_CURSOR:
-        ahead[CURSOR] += 1
-        ahead[MATCHED] += 1
-        ahead[RUN] += 1
+        copy_on(ahead)
         if ahead[MATCHED] >= 2:
             ahead[MISSES] = 0
+    elif flags & REPLACING:
+        begin_replacement(ahead, replaced, slot_of(replaced, own.text[ahead[CURSOR]]))
     elif ahead[MISSES] > 0 and flags & (AFTER_SKIP | AT_ANCHOR):
         ahead[CURSOR] = ahead[CURSOR] + 2 if flags & AFTER_SKIP else ahead[ANCHOR] + 1
         ahead[MATCHED] = ahead[RUN] = 1
@@ -125,7 +136,7 @@ def look_ahead(own: Automaton, past: Automaton, ahead: Int64Array, token: int, f
         end = own.states[ahead[OWN] * STATE_FIELDS + RECENT] if ahead[OWN] > 0 else NONE
         ahead[CURSOR] = end
         ahead[MATCHED] = ahead[OWN_LENGTH] if end >= 0 else 0
-        ahead[RUN] = 0
+        ahead[RUN] = ahead[REPEATED] = 0
     ahead[PREVIOUS] = token
 
 
@@ -211,7 +222,8 @@ def propose(
     past = Automaton(past_states, past_edges, past_meta, past_text)
     model = Model(tables, seen, weights, ends, phrase_rate)
     best = scratch[BEST_AT:OPTIONS_AT]
-    ahead = scratch[AHEAD_AT : AHEAD_AT + POSITION_FIELDS]
+    ahead = scratch[AHEAD_AT:REPLACED_AT]
+    replaced = scratch[REPLACED_AT:]
     ahead[:] = now
     survival = 1.0
     hazard = -1.0
@@ -223,7 +235,7 @@ def propose(
     estimated_place, estimated_logit, age = NONE, 0.0, 0
     while drafted < draft.size:
         place = NONE
-        if 0 <= ahead[CURSOR] < size:
+        if 0 <= ahead[CURSOR] < size and ahead[REPEATED] == 0 and slot_of(replaced, text[ahead[CURSOR]]) == NONE:
             place = steady_place(states, past_states, ahead, text[ahead[CURSOR]])
         steady = place != NONE and place == estimated_place and age < STEADY_TOKENS and phrase_size == 0
         source = FROM_PAST
@@ -265,5 +277,5 @@ def propose(
             if ahead[PAST] == 0 and past_states.size > STATE_FIELDS:
                 follow_match(past, ahead, PAST, token)
         else:
-            look_ahead(own, past, ahead, token, flags)
+            look_ahead(own, past, ahead, token, flags, replaced)
     return drafted

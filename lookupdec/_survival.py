@@ -40,7 +40,10 @@ UInt8Array = npt.NDArray[np.uint8]
 # one. MATCHED: how many tokens before it equal the text's end. RUN: tokens since the last difference. MISSES:
 # differences in a row; ANCHOR: where the first of them was. PREVIOUS: the last token. REFERENCE_START, _STOP: the
 # reference's span of the own text, empty without one. PROMPT_STOP: where the output begins. END_TOKEN: what outputs
-# end with, or NONE. LEARNT: tokens of the text that were learnt from, or came before the output.
+# end with, or NONE. LEARNT: tokens of the text that were learnt from, or came before the output. CHANGED_AT: where
+# in the output the last difference began. REPEATED: tokens left of a replacement that is being repeated, and
+# RESUME where the copy goes on after it. REPLACED: how the token at the cursor was replaced before, see
+# ``_replacements``.
 (
     OWN,
     OWN_LENGTH,
@@ -57,17 +60,22 @@ UInt8Array = npt.NDArray[np.uint8]
     PROMPT_STOP,
     END_TOKEN,
     LEARNT,
-) = range(15)
-POSITION_FIELDS = 15
+    CHANGED_AT,
+    REPEATED,
+    RESUME,
+    REPLACED,
+) = range(19)
+POSITION_FIELDS = 19
 
 N_CONTEXTS = 6  # own: longest, next shorter, shortest; past outputs: the same
 LONGEST, SHORTER, SHORTEST = range(3)
 SHORTEST_STEPS = 12
 
 # What the cursor and the latest occurrence offer: flags of an option.
-AT_CURSOR, AFTER_SKIP, AT_ANCHOR, AT_RECENT = 1, 2, 4, 8
+AT_CURSOR, AFTER_SKIP, AT_ANCHOR, AT_RECENT, REPLACING = 1, 2, 4, 8, 16
 
 LENGTHS, COUNTS, SHARES, GAPS, DEPTHS = 13, 7, 8, 8, 4
+REPLACEMENTS = 42  # values of REPLACED
 TOKEN_SLOTS = 4096
 PAIR_SLOTS = 65536
 
@@ -83,14 +91,16 @@ DIFFERENCE = PAST_SHORTEST + _LENGTH_COUNT_SHARE
 BOTH_LENGTHS = DIFFERENCE + GAPS * 8 * 4 * 2 * 16
 BOTH_SHARES = BOTH_LENGTHS + LENGTHS * LENGTHS * 16
 RUN_AND_SHARE = BOTH_SHARES + SHARES * SHARES * COUNTS * COUNTS * 2
-SHAPE_SIZE = RUN_AND_SHARE + LENGTHS * LENGTHS * SHARES * 4  # up to here nothing depends on the vocabulary
+REPLACEMENT = RUN_AND_SHARE + LENGTHS * LENGTHS * SHARES * 4
+SHAPE_SIZE = REPLACEMENT + REPLACEMENTS * 3  # up to here nothing depends on the vocabulary
 LAST_TOKEN = SHAPE_SIZE
 NEXT_TOKEN = LAST_TOKEN + TOKEN_SLOTS * DEPTHS
 TOKEN_PAIR = NEXT_TOKEN + TOKEN_SLOTS * DEPTHS
 TABLE_SIZE = TOKEN_PAIR + PAIR_SLOTS
 
-N_INPUTS = 14
-VOCABULARY_CELLS = 11  # the last three depend on the tokens themselves
+N_INPUTS = 15
+VOCABULARY_CELLS = 12  # the last three depend on the tokens themselves
+FIRST_ROW, SECOND_ROW = N_INPUTS, N_INPUTS + 1  # in cells
 ROW = N_INPUTS + 1
 PLACES = LENGTHS * 4
 WEIGHT_ROWS = PLACES + LENGTHS * 4 * 2
@@ -215,7 +225,7 @@ def vocabulary_logit(
     for i in range(3):
         cell = vocabulary_cell(i, now[PREVIOUS], token, depth)
         at = VOCABULARY_CELLS + i
-        logit += (weights[cells[14] + at] + weights[cells[15] + at]) * tables[cell]
+        logit += (weights[cells[FIRST_ROW] + at] + weights[cells[SECOND_ROW] + at]) * tables[cell]
     return logit
 
 
@@ -270,7 +280,7 @@ def estimate(
         PAST_SHORTEST, contexts, 5, occurrences(past_states, past_edges, contexts[15], token)
     )
     place = (gap_bucket(now[RUN]) * 8 + min(length_bucket(now[MATCHED]), 7)) * 4 + misses
-    cells[7] = DIFFERENCE + (place * 2 + in_reference) * 16 + flags
+    cells[7] = DIFFERENCE + (place * 2 + in_reference) * 16 + (flags & 15)
     unanimous = 1 if past_share == 7 else 0
     cells[8] = (
         BOTH_LENGTHS
@@ -287,14 +297,16 @@ def estimate(
         + ((run * LENGTHS + own_length) * SHARES + own_share) * 4
         + min(count_bucket(contexts[2]), 3)
     )
+    cells[11] = REPLACEMENT + now[REPLACED] * 3 + (1 if at_cursor else (2 if flags & REPLACING else 0))
     for i in range(3):
         cells[VOCABULARY_CELLS + i] = vocabulary_cell(i, now[PREVIOUS], token, depth)
-    cells[14] = ((run * 2 + known_past) * 2 + known) * ROW
-    cells[15] = (PLACES + (own_length * 4 + misses) * 2 + in_reference) * ROW
+    cells[FIRST_ROW] = ((run * 2 + known_past) * 2 + known) * ROW
+    cells[SECOND_ROW] = (PLACES + (own_length * 4 + misses) * 2 + in_reference) * ROW
 
-    logit = weights[cells[14] + N_INPUTS] + weights[cells[15] + N_INPUTS]
+    first, second = cells[FIRST_ROW], cells[SECOND_ROW]
+    logit = weights[first + N_INPUTS] + weights[second + N_INPUTS]
     for i in range(N_INPUTS):
-        logit += (weights[cells[14] + i] + weights[cells[15] + i]) * tables[cells[i]]
+        logit += (weights[first + i] + weights[second + i]) * tables[cells[i]]
     return chance_of(logit)
 
 
@@ -310,15 +322,16 @@ def learn(
     """Move the rates and weights that gave ``chance`` towards what happened."""
     outcome = 1.0 if came else 0.0
     step = LEARNING_RATE * (outcome - chance)
+    first, second = cells[FIRST_ROW], cells[SECOND_ROW]
     for i in range(N_INPUTS):
         cell = cells[i]
-        weights[cells[14] + i] += step * tables[cell]
-        weights[cells[15] + i] += step * tables[cell]
+        weights[first + i] += step * tables[cell]
+        weights[second + i] += step * tables[cell]
         rate = 1.0 / (1.0 + math.exp(-tables[cell]))
         rate += (outcome - rate) / (seen[cell] + 1.6)
         if seen[cell] < SEEN_LIMIT:
             seen[cell] += 1
         logit = math.log(max(rate, 1e-9) / max(1.0 - rate, 1e-9))
         tables[cell] = min(max(logit, -MAX_LOGIT), MAX_LOGIT)
-    weights[cells[14] + N_INPUTS] += 0.3 * step
-    weights[cells[15] + N_INPUTS] += 0.3 * step
+    weights[first + N_INPUTS] += 0.3 * step
+    weights[second + N_INPUTS] += 0.3 * step

@@ -233,6 +233,7 @@ class CopyDrafter:
         """Set the position at the end of the prompt, the reference being in ``first`` .. ``stop``."""
         now, size = self._now, len(self._index)
         now[:] = 0
+        self._scratch[copying.REPLACED_AT :] = 0
         now[survival.PREVIOUS] = self._index.tokens[-1] if size else 0
         now[survival.PROMPT_STOP] = now[survival.LEARNT] = size
         now[survival.REFERENCE_START], now[survival.REFERENCE_STOP] = first, stop
