@@ -88,7 +88,7 @@ from lookupdec._survival import (
     learn,
 )
 
-COMPILED_WITH = "66c2856f7f7c"  # as in _survival
+COMPILED_WITH = "936936ccbc83"  # as in _survival
 
 MAX_OPTIONS = 9
 MAX_SIBLINGS = 12  # transitions of a context that are compared to find its most frequent one

@@ -34,7 +34,11 @@ def remember(
     replaced: Int64Array, text: Int32Array, anchor: int, skipped: int, place: int, written: int
 ) -> None:
     """Note that ``skipped`` tokens from ``anchor`` on were replaced by ``written`` ones, which begin at ``place``."""
-    if skipped < 0 or written < 1 or skipped > LONGEST or written > LONGEST:
+    # Where nothing was replaced or nothing written, the token after it is taken as replaced by itself.
+    shared = max(0, 1 - min(skipped, written))
+    skipped += shared
+    written += shared
+    if skipped > LONGEST or written > LONGEST:
         return
     token = text[anchor]
     at = (token & (SLOTS - 1)) * SLOT_FIELDS
