@@ -42,12 +42,13 @@ from lookupdec._kernels import (
     rejoin,
 )
 from lookupdec._replacements import (
-    KEPT,
     PLACE,
+    REPEATING,
     REPLACED_SIZE,
-    SKIPPED,
-    TIMES,
-    WRITTEN,
+    begin_replacement,
+    copy_on,
+    count_kept,
+    count_replaced,
     kind_of_replacement,
     remember,
     slot_of,
@@ -76,9 +77,7 @@ from lookupdec._survival import (
     REFERENCE_STOP,
     REPEATED,
     REPLACED,
-    REPLACEMENTS,
     REPLACING,
-    RESUME,
     RUN,
     Float32Array,
     Int64Array,
@@ -88,7 +87,7 @@ from lookupdec._survival import (
     learn,
 )
 
-COMPILED_WITH = "936936ccbc83"  # as in _survival
+COMPILED_WITH = "0bc3fa0a31fe"  # as in _survival
 
 MAX_OPTIONS = 9
 MAX_SIBLINGS = 12  # transitions of a context that are compared to find its most frequent one
@@ -228,10 +227,10 @@ def gather_options(
     if at_cursor == SEPARATOR and cursor == now[REFERENCE_STOP]:
         at_cursor = now[END_TOKEN]
     options = add_option(scratch, 0, at_cursor, AT_CURSOR)
-    now[REPLACED] = REPLACEMENTS - 1 if now[REPEATED] > 0 else 0
-    if now[REPEATED] == 0 and now[MISSES] == 0:
+    now[REPLACED] = REPEATING if now[REPEATED] > 0 else 0
+    if now[REPEATED] == 0 and now[MISSES] == 0 and 0 <= cursor < own.meta[N_TOKENS]:
         replaced = scratch[REPLACED_AT:]
-        slot = slot_of(replaced, at_cursor)
+        slot = slot_of(replaced, own.text[cursor])
         if slot != NONE:
             now[REPLACED] = kind_of_replacement(replaced, slot, own.text, now[PREVIOUS])
             options = add_option(scratch, options, own.text[replaced[slot + PLACE]], REPLACING)
@@ -356,28 +355,6 @@ def find_cursor(own: Automaton, now: Int64Array, match_end: int) -> None:
 
 
 @njit(cache=True, nogil=True)
-def copy_on(now: Int64Array) -> None:
-    """Move the cursor on by a token that came as it stands there, out of a replacement where that is over."""
-    now[CURSOR] += 1
-    now[MATCHED] = min(now[MATCHED] + 1, MAX_MATCHED)
-    now[RUN] += 1
-    if now[REPEATED] > 0:
-        now[REPEATED] -= 1
-        if now[REPEATED] == 0:
-            now[CURSOR] = now[RESUME]
-
-
-@njit(cache=True, nogil=True)
-def begin_replacement(now: Int64Array, replaced: Int64Array, slot: int) -> None:
-    """Move the cursor to what follows the first token of a replacement that is being repeated."""
-    cursor = now[CURSOR]
-    now[ANCHOR] = cursor
-    now[RESUME] = cursor + replaced[slot + SKIPPED]
-    now[REPEATED] = replaced[slot + WRITTEN] - 1
-    now[CURSOR] = replaced[slot + PLACE] + 1 if now[REPEATED] > 0 else now[RESUME]
-
-
-@njit(cache=True, nogil=True)
 def move_cursor(own: Automaton, now: Int64Array, token: int, replaced: Int64Array) -> None:
     """Bring the cursor up to date with ``token``, which has just been appended."""
     size = own.meta[N_TOKENS]
@@ -388,18 +365,17 @@ def move_cursor(own: Automaton, now: Int64Array, token: int, replaced: Int64Arra
         slot = slot_of(replaced, own.text[cursor])
     if 0 <= cursor < size - 1 and own.text[cursor] == token:
         if slot != NONE:
-            replaced[slot + KEPT] += 1
+            count_kept(replaced, slot)
         copy_on(now)
+        now[MATCHED] = min(now[MATCHED], MAX_MATCHED)
         if now[MATCHED] >= 2 and now[MISSES] > 0:
             now[MISSES] = 0
             skipped, written = now[CURSOR] - now[MATCHED] - now[ANCHOR], size - now[MATCHED] - now[CHANGED_AT]
             remember(replaced, own.text, now[ANCHOR], skipped, now[CHANGED_AT], written)
     elif slot != NONE and own.text[replaced[slot + PLACE]] == token:
+        count_replaced(replaced, slot)
         begin_replacement(now, replaced, slot)
         now[CHANGED_AT] = size - 1
-        replaced[slot + TIMES] += 1
-        replaced[slot + KEPT] = 0
-        now[MATCHED] = min(now[MATCHED] + 1, MAX_MATCHED)
     else:
         if cursor >= 0:
             if now[MISSES] == 0 and now[REPEATED] == 0:

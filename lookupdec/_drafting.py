@@ -18,10 +18,8 @@ from lookupdec._copying import (
     OPTIONS_AT,
     REPLACED_AT,
     Model,
-    begin_replacement,
     best_option,
     chance_to_go_on,
-    copy_on,
     follow_match,
 )
 from lookupdec._kernels import (
@@ -38,7 +36,7 @@ from lookupdec._kernels import (
     Int32Array,
     follow,
 )
-from lookupdec._replacements import PLACE, slot_of
+from lookupdec._replacements import PLACE, begin_replacement, copy_on, slot_of
 from lookupdec._survival import (
     AFTER_SKIP,
     ANCHOR,
@@ -51,7 +49,6 @@ from lookupdec._survival import (
     OWN_LENGTH,
     PAST,
     PAST_LENGTH,
-    POSITION_FIELDS,
     PREVIOUS,
     PROMPT_STOP,
     REFERENCE_START,
@@ -68,7 +65,7 @@ from lookupdec._survival import (
     vocabulary_logit,
 )
 
-COMPILED_WITH = "578e1e3fd3df"  # as in _survival
+COMPILED_WITH = "90a2f7e49498"  # as in _survival
 
 # Where everything has agreed for STEADY_RUN tokens, most of an estimate is used again for STEADY_TOKENS.
 STEADY_RUN, STEADY_TOKENS = 16, 16
@@ -235,7 +232,11 @@ def propose(
     estimated_place, estimated_logit, age = NONE, 0.0, 0
     while drafted < draft.size:
         place = NONE
-        if 0 <= ahead[CURSOR] < size and ahead[REPEATED] == 0 and slot_of(replaced, text[ahead[CURSOR]]) == NONE:
+        if (
+            0 <= ahead[CURSOR] < size
+            and ahead[REPEATED] == 0
+            and slot_of(replaced, text[ahead[CURSOR]]) == NONE
+        ):
             place = steady_place(states, past_states, ahead, text[ahead[CURSOR]])
         steady = place != NONE and place == estimated_place and age < STEADY_TOKENS and phrase_size == 0
         source = FROM_PAST

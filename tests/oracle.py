@@ -150,3 +150,17 @@ def slow_known_suffix(documents: Sequence[Sequence[int]], written: Sequence[int]
 def slow_best_length(cost: float, hazard: float, longest: int) -> int:
     """Return the length of the draft that makes a token cheapest where every token ends the copy alike."""
     return min(range(1, longest), key=lambda size: (1 + cost * size) / (1 - (1 - hazard) ** size))
+
+
+def slow_replacements(
+    text: Sequence[int], noted: Sequence[tuple[int, int, int, int]]
+) -> dict[int, list[int]]:
+    """Return place, tokens written, tokens replaced and times in a row, by the first token that was replaced."""
+    known: dict[int, list[int]] = {}
+    for anchor, skipped, place, written in noted:
+        while skipped < 1 or written < 1:
+            skipped, written = skipped + 1, written + 1
+        token, before = text[anchor], known.get(text[anchor])
+        same = before is not None and before[1] == written and text[before[0]] == text[place]
+        known[token] = [place, written, skipped, before[3] + 1 if same and before is not None else 1]
+    return known

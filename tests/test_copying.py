@@ -15,13 +15,15 @@ from hypothesis import strategies as st
 from lookupdec import _copying as copying
 from lookupdec import _drafting as drafting
 from lookupdec import _kernels as kernels
+from lookupdec import _replacements as replacements
 from lookupdec import _survival as survival
 from lookupdec.cache import RollingCache
 from lookupdec.draft import CopyDrafter
 from lookupdec.index import SuffixIndex
 from lookupdec.policy import CostModel
+from lookupdec.replay import Trace, replay
 from tests.automaton import reached
-from tests.oracle import slow_common_suffix, slow_ends, slow_known_suffix, slow_search_near
+from tests.oracle import slow_common_suffix, slow_ends, slow_known_suffix, slow_replacements, slow_search_near
 
 texts = st.integers(1, 4).flatmap(lambda ids: st.lists(st.integers(0, ids - 1), min_size=1, max_size=40))
 documents_of = st.lists(st.lists(st.integers(0, 3), min_size=1, max_size=12), min_size=1, max_size=4)
@@ -183,6 +185,73 @@ class TestCursor:
         assert self.follow(text, [*text[:20], *text[1500:1530]])[-1] == 1530
 
 
+class TestReplacements:
+    """What was replaced once is replaced again: a rename, from the second time on without a pass of its own."""
+
+    NAME, OTHER = [900, 901], [910, 911, 912]
+
+    def sentences(self, name: list[int], count: int = 12) -> list[int]:
+        generator = np.random.default_rng(2)
+        return [id for _ in range(count) for id in (*generator.integers(0, 800, 15).tolist(), *name)]
+
+    def passes(self, text: list[int], output: list[int]) -> int:
+        trace = Trace("t", np.array(text, np.int32), np.array(output, np.int32), slice(0, len(text)))
+        return replay(CopyDrafter(cost=CostModel(per_token=0.003)), [trace], with_reference=True).passes
+
+    @pytest.mark.parametrize(
+        ("old", "new"),
+        [(NAME, OTHER), (OTHER, NAME), (NAME, [*OTHER, *NAME]), ([*NAME, *OTHER], OTHER), (OTHER, [7])],
+        ids=["longer", "shorter", "inserted", "deleted", "one"],
+    )
+    def test_a_rename_takes_few_passes(self, old: list[int], new: list[int]) -> None:
+        text, output = self.sentences(old), self.sentences(new)
+        assert self.passes(text, output) <= 8  # of twelve differences
+
+    def test_the_cursor_follows_it_and_comes_back(self) -> None:
+        text = [*range(10), 900, *range(10, 20), 900, *range(20, 30)]
+        output = [*range(10), 910, 911, *range(10, 20), 910, 911, 20]
+        drafter = CopyDrafter()
+        drafter.begin(text, reference=slice(0, len(text)))
+        cursors = []
+        for token in output:
+            drafter.observe([token])
+            cursors.append(int(drafter._now[survival.CURSOR]))
+        assert cursors[-4:] == [21, len(text) + 11, 22, 23]
+
+    def test_a_token_that_stays_after_all_is_found(self) -> None:
+        text = [*range(10), 900, *range(10, 20), 900, *range(20, 30)]
+        drafter = CopyDrafter()
+        drafter.begin(text, reference=slice(0, len(text)))
+        drafter.observe([*range(10), 910, *range(10, 20), 900])
+        assert drafter._now[survival.CURSOR] == 22
+
+    def test_one_request_knows_nothing_of_another(self) -> None:
+        text = self.sentences(self.NAME)
+        drafter = CopyDrafter()
+        for _ in range(2):
+            drafter.begin(text, reference=slice(0, len(text)))
+            assert not drafter._scratch[copying.REPLACED_AT :].any()
+            drafter.observe(self.sentences(self.OTHER))
+            assert drafter._scratch[copying.REPLACED_AT :].any()
+            drafter.end()
+
+    @given(
+        st.lists(st.integers(0, 3), min_size=12, max_size=30),
+        st.lists(st.tuples(*[st.integers(-3, 11)] * 4), max_size=12),
+    )
+    def test_what_is_remembered(self, text: list[int], noted: list[tuple[int, ...]]) -> None:
+        replaced = np.zeros(replacements.REPLACED_SIZE, np.int64)
+        for anchor, skipped, place, written in noted:
+            replacements.remember(
+                replaced, np.array(text, np.int32), abs(anchor), skipped, abs(place), written
+            )
+        expected = slow_replacements(text, [(abs(a), s, abs(p), w) for a, s, p, w in noted])
+        for token in range(5):
+            slot = replacements.slot_of(replaced, token)
+            found = None if slot < 0 else replaced[slot + 1 : slot + 5].tolist()
+            assert found == expected.get(token)
+
+
 class TestEnds:
     def test_a_token_that_ended_outputs_may_end_this_one(self) -> None:
         ends = np.array([[9, 4, 4], [8, 1, 100]], np.int32).ravel()
@@ -201,10 +270,11 @@ class TestEnds:
     ("module", "compiled_in"),
     [
         (survival, [kernels]),
-        (copying, [kernels, survival]),
-        (drafting, [kernels, survival, copying]),
+        (replacements, [kernels, survival]),
+        (copying, [kernels, survival, replacements]),
+        (drafting, [kernels, survival, replacements, copying]),
     ],
-    ids=["survival", "copying", "drafting"],
+    ids=["survival", "replacements", "copying", "drafting"],
 )
 def test_kernels_kept_compiled_are_those_of_all_their_files(
     module: ModuleType, compiled_in: list[ModuleType]
@@ -230,6 +300,7 @@ def test_kernels_give_the_same_without_compilation() -> None:
             sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "--hypothesis-profile=uncompiled",
             "-W", "ignore:overflow encountered:RuntimeWarning",  # the hashes mean to wrap
             "tests/test_copying.py::TestOracles", "tests/test_copying.py::TestCursor",
+            "tests/test_copying.py::TestReplacements",
             "tests/test_survival.py::TestOracles", "tests/test_draft.py::TestAnyText",
         ],
         cwd=Path(__file__).parents[1], env={**os.environ, "NUMBA_DISABLE_JIT": "1"},
