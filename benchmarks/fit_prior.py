@@ -2,13 +2,17 @@
 
     python -m benchmarks.fit_prior FOLDER
 
-FOLDER holds trace files (JSONL). Every file is replayed twice at the cost of a GPU, where drafts are longest: with
-the text under edit as reference and without, past outputs kept. The prior leaves out what depends on the vocabulary.
+FOLDER holds trace files (JSONL). All are replayed twice at the cost of a GPU, where drafts are longest: with the text
+under edit as reference and without, past outputs of a file kept. Beginnings of outputs are replayed after prompts that
+end with a token which stands nowhere else, too: not every prompt ends as chat templates do. The prior leaves out what
+depends on the vocabulary.
 """
 
 from __future__ import annotations
 
 import argparse
+import random
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -19,17 +23,32 @@ from lookupdec.policy import CostModel, SurvivalModel
 from lookupdec.replay import Trace, load_traces, replay
 
 PRIOR = Path(__file__).parents[1] / "lookupdec" / "prior.npz"
+UNSEEN = np.int32(2**30)
+BEGINNING = 48  # tokens
 COST = CostModel(per_token=0.003)
 
 
 def fit(files: list[list[Trace]]) -> SurvivalModel:
-    """Replay each list of traces in both ways and return what was learnt."""
+    """Replay each list of traces in all ways and return what was learnt.
+
+    The lists take turns: rates follow the newest observations, and no kind of text should come last.
+    """
     model = SurvivalModel.blank()
+    everything = [(kind, trace) for kind, traces in enumerate(files) for trace in traces]
+    random.Random(0).shuffle(everything)
     for with_reference in (True, False):
-        for traces in files:
-            drafter = CopyDrafter(RollingCache(256 << 20), cost=COST, model=model)
-            replay(drafter, traces, with_reference=with_reference)
+        drafters = [CopyDrafter(RollingCache(256 << 20), cost=COST, model=model) for _ in files]
+        beginner = CopyDrafter(cost=COST, model=model)
+        for kind, trace in everything:
+            replay(drafters[kind], [trace], with_reference=with_reference)
+            if with_reference:
+                replay(beginner, [beginning(trace)], with_reference=True)
     return model
+
+
+def beginning(trace: Trace) -> Trace:
+    """Return a trace's beginning, after a prompt that ends with a token of its own."""
+    return replace(trace, prompt=np.append(trace.prompt, UNSEEN), output=trace.output[:BEGINNING])
 
 
 def main() -> None:

@@ -186,11 +186,11 @@ class TestCursor:
 
 
 class TestReplacements:
-    """What was replaced once is replaced again: a rename, from the second time on without a pass of its own."""
+    """What was replaced is replaced again, as in a rename: soon without a pass for every place."""
 
     NAME, OTHER = [900, 901], [910, 911, 912]
 
-    def sentences(self, name: list[int], count: int = 12) -> list[int]:
+    def sentences(self, name: list[int], count: int = 30) -> list[int]:
         generator = np.random.default_rng(2)
         return [id for _ in range(count) for id in (*generator.integers(0, 800, 15).tolist(), *name)]
 
@@ -205,7 +205,7 @@ class TestReplacements:
     )
     def test_a_rename_takes_few_passes(self, old: list[int], new: list[int]) -> None:
         text, output = self.sentences(old), self.sentences(new)
-        assert self.passes(text, output) <= 8  # of twelve differences
+        assert self.passes(text, output) <= 20  # of thirty differences
 
     def test_the_cursor_follows_it_and_comes_back(self) -> None:
         text = [*range(10), 900, *range(10, 20), 900, *range(20, 30)]

@@ -146,7 +146,7 @@ def test_tables_do_not_overlap() -> None:
     starts = [
         survival.RUN_AND_FLAGS, survival.OWN_LONGEST, survival.OWN_SHORTER, survival.OWN_SHORTEST,
         survival.PAST_LONGEST, survival.PAST_SHORTER, survival.PAST_SHORTEST, survival.DIFFERENCE,
-        survival.BOTH_LENGTHS, survival.BOTH_SHARES, survival.RUN_AND_SHARE, survival.LAST_TOKEN,
+        survival.BOTH_LENGTHS, survival.BOTH_SHARES, survival.RUN_AND_SHARE, survival.REPLACEMENT, survival.LAST_TOKEN,
         survival.NEXT_TOKEN, survival.TOKEN_PAIR, survival.TABLE_SIZE,
     ]  # fmt: skip
     generator = np.random.default_rng(0)
@@ -158,9 +158,10 @@ def test_tables_do_not_overlap() -> None:
     for _ in range(2000):
         largest = int(10 ** generator.uniform(0, 9))
         now[:] = generator.integers(0, largest + 1, now.size)
+        now[survival.REPLACED] %= survival.REPLACEMENTS
         contexts.reshape(-1, 3)[:, 1:] = generator.integers(0, largest + 1, (survival.N_CONTEXTS, 2))
         survival.estimate(
-            int(generator.integers(0, 2**31 - 1)), int(generator.integers(0, 16)), now, contexts, empty.states,
+            int(generator.integers(0, 2**31 - 1)), int(generator.integers(0, 32)), now, contexts, empty.states,
             empty.edges, empty.states, empty.edges, model.tables, model.weights, cells,
         )  # fmt: skip
         for table, cell in enumerate(cells[: survival.N_INPUTS]):
