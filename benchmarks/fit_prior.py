@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import argparse
 import random
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 
@@ -23,32 +24,36 @@ from lookupdec.policy import CostModel, SurvivalModel
 from lookupdec.replay import Trace, load_traces, replay
 
 PRIOR = Path(__file__).parents[1] / "lookupdec" / "prior.npz"
-UNSEEN = np.int32(2**30)
 BEGINNING = 48  # tokens
+NOT_EXPECTED_BACK = ("summarize",)  # a reference is text that is expected to come back
 COST = CostModel(per_token=0.003)
 
 
-def fit(files: list[list[Trace]]) -> SurvivalModel:
+def fit(files: Mapping[str, list[Trace]]) -> SurvivalModel:
     """Replay each list of traces in all ways and return what was learnt.
 
     The lists take turns: rates follow the newest observations, and no kind of text should come last.
     """
     model = SurvivalModel.blank()
-    everything = [(kind, trace) for kind, traces in enumerate(files) for trace in traces]
+    everything = [(name, trace) for name, traces in files.items() for trace in traces]
     random.Random(0).shuffle(everything)
+    unseen = np.random.default_rng(0)
     for with_reference in (True, False):
-        drafters = [CopyDrafter(RollingCache(256 << 20), cost=COST, model=model) for _ in files]
+        drafters = {name: CopyDrafter(RollingCache(256 << 20), cost=COST, model=model) for name in files}
         beginner = CopyDrafter(cost=COST, model=model)
-        for kind, trace in everything:
-            replay(drafters[kind], [trace], with_reference=with_reference)
-            if with_reference:
-                replay(beginner, [beginning(trace)], with_reference=True)
+        for name, trace in everything:
+            if not with_reference:
+                replay(drafters[name], [trace])
+            elif name not in NOT_EXPECTED_BACK:
+                replay(drafters[name], [trace], with_reference=True)
+                replay(beginner, [beginning(trace, unseen)], with_reference=True)
     return model
 
 
-def beginning(trace: Trace) -> Trace:
+def beginning(trace: Trace, unseen: np.random.Generator) -> Trace:
     """Return a trace's beginning, after a prompt that ends with a token of its own."""
-    return replace(trace, prompt=np.append(trace.prompt, UNSEEN), output=trace.output[:BEGINNING])
+    end = unseen.integers(2**20, 2**30, dtype=np.int32)
+    return replace(trace, prompt=np.append(trace.prompt, end), output=trace.output[:BEGINNING])
 
 
 def main() -> None:
@@ -60,14 +65,14 @@ def main() -> None:
     parser.add_argument("--skip", type=int, default=0, help="leave out the first traces of every file")
     parser.add_argument("--out", type=Path, default=PRIOR)
     arguments = parser.parse_args()
-    files = [
-        load_traces(path, 10_000)[arguments.skip :]
+    files = {
+        path.stem: load_traces(path, 10_000)[arguments.skip :]
         for path in sorted(arguments.folder.glob("*.jsonl"))
         if path.stem != "prompt_only"
-    ]
+    }
     model = fit(files)
     np.savez_compressed(arguments.out, allow_pickle=False, **model.prior())
-    print(f"{arguments.out}: {arguments.out.stat().st_size:,} bytes from {sum(map(len, files))} traces")
+    print(f"{arguments.out}: {arguments.out.stat().st_size:,} bytes from {sum(map(len, files.values()))} traces")
 
 
 if __name__ == "__main__":
