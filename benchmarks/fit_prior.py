@@ -72,7 +72,9 @@ def main() -> None:
     }
     model = fit(files)
     np.savez_compressed(arguments.out, allow_pickle=False, **model.prior())
-    print(f"{arguments.out}: {arguments.out.stat().st_size:,} bytes from {sum(map(len, files.values()))} traces")
+    print(
+        f"{arguments.out}: {arguments.out.stat().st_size:,} bytes from {sum(map(len, files.values()))} traces"
+    )
 
 
 if __name__ == "__main__":

@@ -73,6 +73,7 @@ STEADY_RUN, STEADY_TOKENS = 16, 16
 FROM_REFERENCE, FROM_PROMPT, FROM_OUTPUT, FROM_PAST, FROM_PHRASE = range(5)
 
 STOP_BINS_PER_OCTAVE, STOP_OCTAVES_BELOW, STOP_BINS = 4, 20, 160
+EXPECTED = 0.9  # the chance that an output begins as its reference does
 HAZARD_MEMORY = 0.8  # of the smoothed hazard along a draft
 # The least survival, in costs of a token. Where little is known the best of several estimates is too high, and
 # a guess worth hardly more than it costs is not worth a wider pass: 1.5 drafts twice as much for 0.1 % less.
@@ -246,6 +247,10 @@ def propose(
             chance = chance_of(estimated_logit + vocabulary_logit(token, ahead, tables, weights, best))
         else:
             token, flags, chance = best_option(own, past, model, ahead, draft, drafted, scratch)
+            if drafted == 0 and size == now[PROMPT_STOP] and now[REFERENCE_STOP] > now[REFERENCE_START]:
+                # Nothing is written: whatever the prompt ends with, a reference is expected to come back.
+                if not flags & AT_CURSOR or chance < EXPECTED:
+                    token, flags, chance = text[now[CURSOR]], AT_CURSOR, EXPECTED
             if drafted < phrase_size:
                 rate = (phrase_rate[1] + 9.0) / (phrase_rate[0] + 10.0)
                 if token == NONE or rate > chance:
