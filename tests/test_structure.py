@@ -38,10 +38,7 @@ def test_torch_is_imported_in_hf_alone(path: Path) -> None:
 
 @pytest.mark.parametrize("path", CORE, ids=lambda path: path.name)
 def test_the_core_imports_no_door(path: Path) -> None:
-    # replay_cli is a command, kept beside what it runs; compare the note in traces about the tokenizer.
-    if path.stem in ("replay_cli", "traces"):
-        return
-    doors = ("lookupdec.hf", "lookupdec.edit", "lookupdec.cli")
+    doors = ("lookupdec.hf", "lookupdec.edit", "lookupdec.cli", "lookupdec.lsp")
     assert not [name for name in imported(path) if name.startswith(doors)]
 
 
