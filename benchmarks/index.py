@@ -19,7 +19,7 @@ from time import perf_counter_ns
 
 import numpy as np
 
-from benchmarks.drafting import ROOT, environment
+from benchmarks.common import RESULTS, keep
 from lookupdec.cache import RollingCache
 from lookupdec.draft import CopyDrafter
 from lookupdec.ids import Int32Array
@@ -114,7 +114,7 @@ def main() -> None:
     """Measure, print and keep."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
     parser.add_argument("folder", type=Path, help="holds the trace files")
-    parser.add_argument("--out", type=Path, default=ROOT / "benchmarks" / "results" / "index.json")
+    parser.add_argument("--out", type=Path, default=RESULTS / "index.json")
     options = parser.parse_args()
 
     traces = load_traces(options.folder / "code_edit.jsonl")
@@ -150,8 +150,7 @@ def main() -> None:
         "bytes_per_token": max(row.bytes_per_token for row in rows) <= BARS["bytes_per_token"],
     }
     summary = {"microseconds": [asdict(row) for row in rows], "bars": BARS, "within_bars": within}
-    options.out.parent.mkdir(parents=True, exist_ok=True)
-    options.out.write_text(json.dumps({**environment(), **summary}, indent=1) + "\n")
+    keep(options.out, summary)
     print(json.dumps(summary))
 
 
