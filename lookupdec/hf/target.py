@@ -1,4 +1,4 @@
-"""A transformers model as the loop's target, the only file that touches the KV cache. Knows no text."""
+"""A transformers model as the loop's target, over a dynamic KV cache. Knows no text."""
 
 from __future__ import annotations
 
