@@ -15,7 +15,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from benchmarks.cache import search
+from benchmarks.search import search
 from lookupdec import _kernels as kernels
 from lookupdec import cache as cache_module
 from lookupdec._kernels import SEPARATOR, Automaton

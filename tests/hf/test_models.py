@@ -16,7 +16,7 @@ import torch
 from transformers import BertConfig, BertForMaskedLM, T5Config, T5ForConditionalGeneration
 
 import lookupdec.hf.default_model as default_model_module
-import lookupdec.hf.models as models_module
+import lookupdec.hf.source as source_module
 from lookupdec.errors import ModelError
 from lookupdec.hf import LanguageModel, Settings, generate, load
 from lookupdec.hf.default_model import convert_default_model
@@ -113,7 +113,7 @@ def test_a_model_that_does_not_continue_text(tmp_path: Path) -> None:
 def test_an_unknown_model_without_a_network_does_not_hang(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HTTPS_PROXY", "http://127.0.0.1:9")
     monkeypatch.setenv("HTTP_PROXY", "http://127.0.0.1:9")
-    monkeypatch.setattr(models_module, "_HUB_SECONDS", 2.0)
+    monkeypatch.setattr(source_module, "_HUB_SECONDS", 2.0)
     began = time.monotonic()
     message = refusal("someone/some-model-that-is-not-here")
     assert "not on this computer and the hub cannot be reached" in message
