@@ -169,7 +169,7 @@ def test_a_service_that_is_told_to_end_lets_no_stream_end_without_a_word(
         started.process.send_signal(told)
         until(lambda: not is_listening(address))  # two at once may come as one
     for thread in threads:
-        thread.join()
+        thread.join(PATIENCE)
     assert [events(body)[-1]["error"]["code"] for body in bodies] == ["unavailable"] * 3
     log = started.rest()
     assert started.process.wait(PATIENCE) == 0
