@@ -19,9 +19,7 @@ pytest.importorskip("axe_playwright_python", reason="the page's tests need axe: 
 from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import Browser, expect
 
-from editor_api.app import embedded_engine
-from editor_api.settings import Settings
-from tests.api.browser import PHONE, Tab, browsing, chromium, tab
+from tests.api.browser import PATIENCE, PHONE, Tab, browsing, chromium, tab
 from tests.api.fakes import PASS, SECONDS, FakeEngine
 from tests.api.serving import Served, serving, until
 
@@ -394,14 +392,12 @@ def test_the_description_of_the_endpoints_needs_no_other_server(browser: Browser
 
 
 @pytest.mark.model
-def test_the_page_with_the_default_model(browser: Browser) -> None:
-    engine = embedded_engine(Settings())
-    with serving(engine) as served, tab(browser, served.port) as opened:
-        until(lambda: engine.capacity.state != "loading")
+def test_the_page_with_the_default_model(browser: Browser, model_served: Served) -> None:
+    with tab(browser, model_served.port) as opened:
         opened.load_example("toml Update deny.toml")
         opened.page.get_by_text("Settings").click()
         opened.page.get_by_label("Longest answer").fill("40")
         opened.button("Run").click()
-        is_done(opened)
+        expect(opened.by("status")).to_contain_text("Done:", timeout=5 * PATIENCE)
         assert opened.by("answer").locator(".from-file").count() > 0
         assert opened.problems == []
