@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import json
 import socket
+import subprocess
 import sys
 import threading
 from collections.abc import Iterator
 from itertools import accumulate, count
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -20,6 +22,7 @@ from tests.api.conftest import TINY
 from tests.api.serving import Served, chat_body, embedding, events, serving, until
 from tests.hf.tiny import byte_tokenizer, tiny_model
 
+ROOT = Path(__file__).parents[2]
 TEXT = "def area(width, height):\n    return width * height\n"
 
 
@@ -452,3 +455,38 @@ def test_requests_are_refused_while_the_model_loads_and_when_it_cannot_be(
 
 def _text(body: bytes) -> str:
     return str(json.loads(body)["choices"][0]["message"]["content"])
+
+
+# In a process of its own: nothing has run before the service's own warm-up.
+COMPILED = """
+import gc, json
+from numba.core.dispatcher import Dispatcher
+from lookupdec.hf import LanguageModel
+from tests.api.conftest import TINY
+from tests.api.serving import embedding
+from tests.hf.tiny import byte_tokenizer, tiny_model
+
+def compiled():
+    kernels = [kernel for kernel in gc.get_objects() if isinstance(kernel, Dispatcher)]
+    return {(kernel.__name__, str(types)) for kernel in kernels for types in kernel.signatures}
+
+text = "def area(width, height):\\n    return width * height\\n"
+with embedding(LanguageModel(tiny_model("llama", 3, **TINY), byte_tokenizer(), "tiny")) as served:
+    before = compiled()
+    prediction = {"type": "content", "content": text}
+    for fields in ({}, {"prediction": prediction}, {"temperature": 1, "seed": 1}):
+        assert served.chat(text, max_tokens=60, **fields).json()["timings"]["draft_n"] > 0
+    edit = {"input": text, "instruction": "x", "max_tokens": 60, "allow_incomplete": True}
+    assert served.client.post("/v1/edits", json=edit).status_code == 200
+    print(json.dumps([len(before), sorted(compiled() - before)]))
+"""
+
+
+def test_the_first_requests_compile_nothing() -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", COMPILED], capture_output=True, text=True, cwd=ROOT, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    n_warm, new = json.loads(done.stdout)
+    assert n_warm > 5
+    assert new == []
