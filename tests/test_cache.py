@@ -555,7 +555,7 @@ class TestThreads:
         with cache._lock:
             asker = threading.Thread(target=ask, daemon=True)
             asker.start()
-            asker.join(timeout=30)
+            asker.join(timeout=300)
         assert answers == [[2, 3], (3, True, (None,))]
 
     def test_many_threads_search_while_others_add_and_evict(self) -> None:

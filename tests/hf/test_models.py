@@ -223,6 +223,7 @@ def _convert_in_a_process(cache: str, results: Any) -> None:
 
 @pytest.mark.model
 @pytest.mark.slow
+@pytest.mark.timeout(1800)
 def test_two_processes_may_convert_at_once(tmp_path: Path) -> None:
     context = multiprocessing.get_context("spawn")
     results = context.Queue()
