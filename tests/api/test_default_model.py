@@ -6,7 +6,7 @@ import json
 from collections.abc import Iterator
 from pathlib import Path
 from statistics import median
-from time import perf_counter
+from time import perf_counter, process_time
 from typing import Any
 
 import numpy as np
@@ -48,16 +48,16 @@ def sdk(model_served: Served) -> Iterator[openai.OpenAI]:
 # The first test: nothing but the service's own warm-up has run before. That all is compiled then is tested, without
 # a clock, in test_embedded.
 @pytest.mark.slow
-def test_the_first_request_is_as_quick_as_later_ones(sdk: openai.OpenAI) -> None:
+def test_the_first_request_costs_no_more_than_later_ones(sdk: openai.OpenAI) -> None:
     seconds = []
     for number in range(10):
-        began = perf_counter()
+        began = process_time()  # the service is in this process; what others compute does not count
         # A session of its own: nothing of the prompt has been read before.
         sdk.chat.completions.create(
             model="any", messages=ASKED, max_tokens=4, extra_body={"session": str(number)}
         )
-        seconds.append(perf_counter() - began)
-    # The slowest of the others, since a busy computer has slow moments; compiling a kernel takes seconds.
+        seconds.append(process_time() - began)
+    # The dearest of the others, since a busy computer has slow moments; compiling a kernel takes seconds.
     assert seconds[0] < 1.5 * max(seconds[1:])
 
 

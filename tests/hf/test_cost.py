@@ -90,7 +90,8 @@ class Clock:
         self._reads += 1
         if self._reads > 4 and (self._reads - 4) % 3 == 0:
             slower = self._slower if self.passes <= len(cost_module.WIDTHS) else 1.0
-            width = self.widths[-1] if len(self.widths) == self.passes else 1  # without room nothing is asked for
+            # Where there is no room the drafter is not asked.
+            width = self.widths[-1] if len(self.widths) == self.passes else 1
             self._now += line(self._per_token, width) * slower
         return self._now
 

@@ -19,7 +19,6 @@ from lookupdec.errors import ModelError
 from lookupdec.lsp.transport import Address, serve
 from tests.edit.scripted import ScriptedChunk, ScriptedEngine
 
-
 FREE_PASSES = 3
 
 
