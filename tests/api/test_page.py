@@ -398,6 +398,6 @@ def test_the_page_with_the_default_model(browser: Browser, model_served: Served)
         opened.page.get_by_text("Settings").click()
         opened.page.get_by_label("Longest answer").fill("40")
         opened.button("Run").click()
-        expect(opened.by("status")).to_contain_text("Done:", timeout=5 * PATIENCE)
+        expect(opened.by("status")).to_contain_text("Done:", timeout=4 * PATIENCE)
         assert opened.by("answer").locator(".from-file").count() > 0
         assert opened.problems == []

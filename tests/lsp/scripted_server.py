@@ -16,7 +16,7 @@ from typing import Any
 
 from lookupdec.edit import Editor
 from lookupdec.errors import ModelError
-from lookupdec.lsp.transport import Address, serve
+from lookupdec.lsp import transport
 from tests.edit.scripted import ScriptedChunk, ScriptedEngine
 
 FREE_PASSES = 3
@@ -80,4 +80,5 @@ def loader(options: dict[str, Any]) -> Callable[[], Editor]:
 
 if __name__ == "__main__":
     chosen = json.loads(sys.argv[1])
-    serve(loader(chosen), Address.parse(chosen["tcp"]) if "tcp" in chosen else None)
+    transport._SECONDS_TO_SPEAK = 300.0  # editors may be slow
+    transport.serve(loader(chosen), transport.Address.parse(chosen["tcp"]) if "tcp" in chosen else None)
