@@ -24,6 +24,7 @@ from tests.hf.tiny import byte_tokenizer, random_prompt, tiny_model
 
 pytestmark = [
     pytest.mark.gpu,
+    pytest.mark.timeout(1800),  # kernels are compiled
     pytest.mark.skipif(not torch.cuda.is_available(), reason="there is no CUDA device"),
     # Compilers and drivers have their own to say.
     pytest.mark.filterwarnings("default"),
