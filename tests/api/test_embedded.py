@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import socket
 import threading
@@ -13,7 +14,7 @@ from typing import Any
 import pytest
 
 from editor_api.embedded import EmbeddedEngine
-from editor_api.engine import Request
+from editor_api.engine import EngineUnavailable, Request
 from editor_api.runner import Runner
 from lookupdec.hf import LanguageModel, Settings, generate
 from tests.api.serving import Served, chat_body, events, serving, until
@@ -306,6 +307,27 @@ def test_a_short_request_does_not_wait_for_a_long_one(tiny_served: Served) -> No
         assert tiny_served.chat("hi", max_tokens=3).status_code == 200
         assert engine.capacity.running == 1
         leave(long)
+
+
+@pytest.mark.parametrize("admitted", [True, False])
+def test_nothing_begins_after_the_end_of_all(tiny_language_model: LanguageModel, admitted: bool) -> None:
+    engine = EmbeddedEngine(lambda: tiny_language_model)
+    engine.start()
+    until(lambda: engine.capacity.state == "ready")
+    request = Request(
+        prompt=[1], settings={}, tenant="", namespace="", deadline=60, admitted=admitted
+    )
+
+    async def submit() -> None:
+        engine.drain()
+        if admitted:
+            engine.submit(request).cancel()
+        engine.abort()
+        with pytest.raises(EngineUnavailable, match="stopping"):
+            engine.submit(request)
+
+    asyncio.run(submit())
+    engine.stop()
 
 
 def test_kv_memory_bounds_how_many_run_at_once(tiny_language_model: LanguageModel) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import signal
 import threading
 import time
@@ -13,7 +14,7 @@ import pytest
 
 from editor_api.engine import State
 from tests.api.fakes import FakeEngine
-from tests.api.serving import Served, chat_body, events, serving, until
+from tests.api.serving import PATIENCE, Served, chat_body, events, serving, until
 
 
 def test_models_tell_their_context(served: Served) -> None:
@@ -63,6 +64,32 @@ def test_what_runs_too_long_is_told(fake: FakeEngine) -> None:
         served.server.handle_exit(signal.SIGTERM, None)
         asking.join()
     assert answers[0][0].startswith(b"HTTP/1.1 503")
+
+
+def test_an_edit_that_plans_its_next_part_is_told_that_the_service_stops(
+    fake: FakeEngine, served: Served, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    encode, plans, aborted = fake.encode_prompt, threading.Event(), threading.Event()
+
+    def encode_prompt(prompt: Any) -> list[int]:
+        if fake.jobs:
+            plans.set()
+            assert aborted.wait(PATIENCE)
+        return encode(prompt)
+
+    monkeypatch.setattr(fake, "encode_prompt", encode_prompt)
+    text = "".join(f"line_{number} = {number}\n" for number in range(150))
+    body = json.dumps({"input": text, "instruction": "x", "stream": True}).encode()
+    answers: list[bytes] = []
+    asking = threading.Thread(target=lambda: answers.append(served.raw(body, "/v1/edits")[1]))
+    asking.start()
+    assert plans.wait(PATIENCE)
+    fake.drain()
+    fake.abort()
+    aborted.set()
+    asking.join()
+    assert events(answers[0])[-1]["error"]["code"] == "unavailable"
+    assert all(job.finished for job in fake.jobs)
 
 
 def test_metrics_count_drafts_requests_and_ends(served: Served) -> None:
