@@ -126,20 +126,21 @@ async def relace_events(body: ApplyRequest, call: Call) -> AsyncGenerator[bytes,
 
 async def answer_change(body: ChatRequest, change: Change, call: Call) -> Response:
     """Answer a request for a change as a chat, streamed or not."""
-    return await answered(call, body, _Applying(body, change), ChatShape())
+    return await answered(call, body, _Applying(body, change, call), ChatShape())
 
 
 class _Applying:
     """A change as the one answer of a chat. The text comes in one piece, once it is known that none is missing."""
 
-    def __init__(self, body: ChatRequest, change: Change) -> None:
+    def __init__(self, body: ChatRequest, change: Change, call: Call) -> None:
         self._body = body
         self._change = change
+        self._call = call
         self._usage: Json = {}
 
-    async def run(self, call: Call, session: str | None) -> AsyncGenerator[tuple[Answer, Piece], None]:  # noqa: ARG002
+    async def run(self) -> AsyncGenerator[tuple[Answer, Piece], None]:
         """Apply the change, then yield the text."""
-        done = await applied(self._body, self._change, call, "messages")
+        done = await applied(self._body, self._change, self._call, "messages")
         self._usage = edit_usage(done)
         answer = Answer(0, done.usage.prompt_tokens)
         piece = Piece(done.text, Step((), 0, 0, ()), done.stats, "stop")

@@ -56,30 +56,30 @@ class Answer:
 class Generation:
     """A checked request: what the engine is asked for, one after the other, and for how many answers each."""
 
+    work: Work
+    prompts: Sequence[ReadPrompt]
     requests: Sequence[Request]
     copies: int
     prediction: Sequence[int]
     """As far as an answer can repeat it."""
     prediction_tokens: int
 
-    async def run(self, call: Call, session: str | None) -> AsyncGenerator[tuple[Answer, Piece], None]:
+    async def run(self) -> AsyncGenerator[tuple[Answer, Piece], None]:
         """Yield every piece with the answer it was added to, which it is the last of where that has ended."""
-        work = Work(call.service.engine, call.service.metrics, arrived=call.arrived)
-        with call.service.sessions.newest(call.tenant, session, work):
-            for number, request in enumerate(self.requests):
-                answers = [
-                    Answer(number * self.copies + copy, len(request.prompt)) for copy in range(self.copies)
-                ]
-                async with aclosing(work.pieces(request)) as pieces:
-                    async for piece in pieces:
-                        for answer in answers:
-                            answer.add(piece)
-                            try:
-                                yield answer, piece
-                            except GeneratorExit:
-                                if not answer.is_cut:
-                                    work.stop(RequestCancelled("the client is gone"))
-                                raise
+        for number, request in enumerate(self.requests):
+            answers = [
+                Answer(number * self.copies + copy, len(request.prompt)) for copy in range(self.copies)
+            ]
+            async with aclosing(self.work.pieces(request)) as pieces:
+                async for piece in pieces:
+                    for answer in answers:
+                        answer.add(piece)
+                        try:
+                            yield answer, piece
+                        except GeneratorExit:
+                            if not answer.is_cut:
+                                self.work.stop(RequestCancelled("the client is gone"))
+                            raise
 
     def usage(self, answers: Sequence[Answer]) -> dict[str, Any]:
         """Return the token counts. Prompts count once, however many answers they have.
@@ -112,7 +112,7 @@ class Generation:
 async def planned(  # noqa: PLR0913
     call: Call,
     body: GenerationRequest,
-    prompts: Sequence[Prompt | Infill | ReadPrompt],
+    prompts: Sequence[Prompt | Infill],
     *,
     contents: Sequence[str],
     logprobs: int | None,
@@ -125,6 +125,7 @@ async def planned(  # noqa: PLR0913
     """
     settings, engine = call.service.settings, call.service.engine
     call.check_model(body.model)
+    work = call.work(body.session)
     n = body.n or 1
     if not prompts:
         raise bad_value("the prompt is empty", param)
@@ -146,6 +147,7 @@ async def planned(  # noqa: PLR0913
         return read_prompts, engine.encode_text(prediction_text), encoded(engine, texts)
 
     read_prompts, prediction, reference = await asyncio.to_thread(encode)
+    work.check()
     samples = bool(chosen["temperature"])
     wanted = [(prompt, number) for prompt in read_prompts for number in range(n if samples else 1)]
     requests = [
@@ -164,6 +166,8 @@ async def planned(  # noqa: PLR0913
     ]
     # Greedy answers are all the same: one is made and stands for all.
     return Generation(
+        work,
+        read_prompts,
         requests,
         copies=1 if samples else n,
         prediction=prediction[: longest_reference(engine)],

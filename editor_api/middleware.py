@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import re
 import uuid
-from time import perf_counter
+from time import monotonic
 
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -57,7 +57,8 @@ class Observe:
         token = request_id.set(identity)
         state = scope.setdefault("state", {})
         state["request_id"] = identity
-        began, status = perf_counter(), 0
+        state["arrived"] = began = monotonic()
+        status = 0
 
         async def send_with_id(message: Message) -> None:
             nonlocal status
@@ -73,7 +74,7 @@ class Observe:
             if not status:
                 await error_response(error)(scope, receive, send_with_id)
         finally:
-            seconds = perf_counter() - began
+            seconds = monotonic() - began
             self._metrics.saw_request(scope, status, seconds)
             fields = {"method": scope["method"], "path": scope["path"], "status": status}
             fields |= {"seconds": round(seconds, 4), "tenant": state.get("tenant")}

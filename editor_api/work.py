@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Iterator
-from contextlib import contextmanager
+from collections.abc import AsyncGenerator
 from dataclasses import replace
 from time import monotonic
+from weakref import WeakValueDictionary
 
 from editor_api.engine import Engine, EngineError, Job, Piece, Request, RequestReplaced, RequestTimedOut
 from editor_api.metrics import Metrics
@@ -23,7 +23,7 @@ class Work:
     def __init__(self, engine: Engine, metrics: Metrics, *, arrived: float) -> None:
         self._engine = engine
         self._metrics = metrics
-        self._arrived = arrived
+        self.arrived = arrived
         self._job: Job | None = None
         self._error: EngineError | None = None
 
@@ -46,7 +46,7 @@ class Work:
         """
         self.check()
         submitted, is_first = monotonic(), True
-        seconds_left = self._arrived + request.deadline - submitted
+        seconds_left = self.arrived + request.deadline - submitted
         if seconds_left <= 0:
             if not request.admitted:
                 raise RequestTimedOut("the deadline passed before the request had its first turn")
@@ -85,20 +85,19 @@ class Sessions:
     """The newest work of every session: with each keystroke, what was asked before is void."""
 
     def __init__(self) -> None:
-        self._newest: dict[tuple[str, str], Work] = {}
+        self._newest: WeakValueDictionary[tuple[str, str], Work] = WeakValueDictionary()
 
-    @contextmanager
-    def newest(self, tenant: str, session: str | None, work: Work) -> Iterator[None]:
-        """Hold a session's place while ``work`` goes on, and stop who held it before."""
+    def begin(self, tenant: str, session: str | None, work: Work) -> None:
+        """Give a session's place to ``work`` for as long as that exists, and stop who has it.
+
+        Raises ``RequestReplaced`` where that one arrived later: to read a long body takes its time.
+        """
         if session is None:
-            yield
             return
-        key = (tenant, session)
-        if (older := self._newest.get(key)) is not None:
-            older.stop(RequestReplaced("a newer request of the same session took this one's place"))
-        self._newest[key] = work
-        try:
-            yield
-        finally:
-            if self._newest.get(key) is work:
-                del self._newest[key]
+        replaced = RequestReplaced("a newer request of the same session took this one's place")
+        other = self._newest.get((tenant, session))
+        if other is not None and other.arrived > work.arrived:
+            raise replaced
+        if other is not None:
+            other.stop(replaced)
+        self._newest[tenant, session] = work

@@ -314,9 +314,7 @@ def test_nothing_begins_after_the_end_of_all(tiny_language_model: LanguageModel,
     engine = EmbeddedEngine(lambda: tiny_language_model)
     engine.start()
     until(lambda: engine.capacity.state == "ready")
-    request = Request(
-        prompt=[1], settings={}, tenant="", namespace="", deadline=60, admitted=admitted
-    )
+    request = Request(prompt=[1], settings={}, tenant="", namespace="", deadline=60, admitted=admitted)
 
     async def submit() -> None:
         engine.drain()

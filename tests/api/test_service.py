@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import signal
+import socket
 import threading
 import time
 from contextlib import suppress
@@ -90,6 +91,58 @@ def test_an_edit_that_plans_its_next_part_is_told_that_the_service_stops(
     asking.join()
     assert events(answers[0])[-1]["error"]["code"] == "unavailable"
     assert all(job.finished for job in fake.jobs)
+
+
+PLANNED: dict[str, dict[str, Any]] = {
+    "/v1/chat/completions": {"messages": [{"role": "user", "content": "old"}]},
+    "/v1/completions": {"prompt": "old"},
+    "/v1/edits": {"input": "old\n", "instruction": "x"},
+    "/infill": {"input_prefix": "old"},
+}
+
+
+@pytest.mark.parametrize("path", PLANNED)
+def test_a_request_that_is_slow_to_read_does_not_replace_a_newer_one(
+    fake: FakeEngine, served: Served, monkeypatch: pytest.MonkeyPatch, path: str
+) -> None:
+    encode, reads, may_go_on = fake.encode_text, threading.Event(), threading.Event()
+
+    def encode_text(text: str) -> list[int]:
+        if "old" in text:
+            reads.set()
+            assert may_go_on.wait(PATIENCE)
+        return encode(text)
+
+    monkeypatch.setattr(fake, "encode_text", encode_text)
+    fake.delay = 0.05
+    old: list[int] = []
+    body = {**PLANNED[path], "session": "s"}
+    asking = threading.Thread(target=lambda: old.append(served.client.post(path, json=body).status_code))
+    asking.start()
+    assert reads.wait(PATIENCE)
+    with served.sent(chat_body("new", session="s")) as newer:
+        until(lambda: fake.jobs)
+        may_go_on.set()
+        asking.join()
+        assert newer.recv(65536).startswith(b"HTTP/1.1 200")
+    assert old == [409]
+    assert len(fake.jobs) == 1
+
+
+def test_a_request_that_is_slow_to_come_does_not_replace_a_newer_one(
+    fake: FakeEngine, served: Served
+) -> None:
+    fake.delay = 0.1
+    body = chat_body("old", session="s")
+    head = f"POST /v1/chat/completions HTTP/1.1\r\nhost: x\r\ncontent-length: {len(body)}\r\n"
+    with socket.create_connection(("127.0.0.1", served.port), timeout=PATIENCE) as older:
+        older.sendall(f"{head}content-type: application/json\r\n\r\n".encode() + body[:5])
+        time.sleep(0.2)  # until the service waits for the rest
+        with served.sent(chat_body("new", session="s")) as newer:
+            until(lambda: fake.jobs)
+            older.sendall(body[5:])
+            assert older.recv(65536).startswith(b"HTTP/1.1 409")
+            assert newer.recv(65536).startswith(b"HTTP/1.1 200")
 
 
 def test_metrics_count_drafts_requests_and_ends(served: Served) -> None:
