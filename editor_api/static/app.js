@@ -93,7 +93,7 @@ function request() {
     temperature: number("temperature"),
     seed: number("seed"),
     allow_incomplete: at("incomplete").checked,
-    return: ["text"],
+    return: ["edits"],
     stream: true,
     stream_options: { include_sources: true },
   };
@@ -153,6 +153,7 @@ async function run() {
     complain("Write an instruction: what should be changed?");
     return at("instruction").focus();
   }
+  textBox.remember();
   running = new AbortController();
   const { signal } = running;
   setRunning(true);
@@ -264,7 +265,7 @@ function showChanges(result) {
   );
   at("warnings").hidden = !result.warnings.length;
   at("review").hidden = false;
-  review.show(result.text, at("language").value);
+  review.show(textBox.withEdits(result.edits), at("language").value);
 }
 
 function closeReview() {

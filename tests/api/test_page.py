@@ -406,3 +406,23 @@ def test_the_page_with_the_default_model(browser: Browser) -> None:
         is_done(opened)
         assert opened.by("answer").locator(".from-file").count() > 0
         assert opened.problems == []
+
+
+def test_what_is_typed_while_the_answer_comes_is_kept(here: Tab, fake: FakeEngine) -> None:
+    write(here, fake)
+    fake.delay = 1.0
+    here.button("Run").click()
+    expect(here.by("answer")).not_to_be_empty()
+    box = here.by("editor").locator(".cm-content")
+    box.press("Control+End")
+    here.page.keyboard.type("ten")
+    # In the middle of a line that the answer changes, too.
+    here.by("editor").get_by_text("two", exact=True).click()
+    box.press("End")
+    here.page.keyboard.type(" typed")
+    assert not fake.jobs[0].finished
+    fake.delay = 0.0
+    is_done(here)
+    expect(here.by("review-state")).to_contain_text("of 2")
+    here.button("Accept all").click()
+    assert here.text() == NEW.replace("2\n", "2 typed\n") + "ten"
