@@ -1,7 +1,7 @@
 // Puts the page together: reads the form, runs, and shows what comes.
 
 import { Answer } from "./answer.js";
-import { ServiceError, ask, events, forgetKey, keepKey, keyIsKept } from "./api.js";
+import { ServiceError, ask, events, forgetKey, isKey, keepKey, keyIsKept } from "./api.js";
 import { Chart } from "./chart.js";
 import { TextBox, languageNames } from "./editor.js";
 import { Meter } from "./meter.js";
@@ -56,8 +56,12 @@ function askForKey() {
   return new Promise((resolve, reject) => {
     at("key-form").onsubmit = (event) => {
       event.preventDefault();
-      if (!at("key").value.trim()) return;
-      keepKey(at("key").value.trim());
+      const key = at("key").value.trim();
+      if (!isKey(key)) {
+        if (key) at("key-hint").textContent = "A key has no such characters: is it copied whole, without quotes?";
+        return;
+      }
+      keepKey(key);
       dialog.onclose = null;
       dialog.close();
       resolve();
@@ -69,7 +73,7 @@ function askForKey() {
 
 async function connect() {
   for (;;) {
-    const { model } = await (await ask("health")).json();
+    const { model } = await (await ask("health", { open: true })).json();
     if (model === "ready") break;
     say(model === "loading" ? "The model is being loaded …" : `The service is ${model}.`);
     await new Promise((resolve) => setTimeout(resolve, POLL_MILLISECONDS));
@@ -114,7 +118,7 @@ function showSelection(selection) {
 }
 
 async function showExamples() {
-  const examples = await (await ask("static/examples.json")).json();
+  const examples = await (await ask("static/examples.json", { open: true })).json();
   at("examples").replaceChildren(
     ...examples.map((example) => {
       const button = document.createElement("button");

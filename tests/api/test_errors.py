@@ -10,6 +10,9 @@ from typing import Any
 
 import pytest
 
+from editor_api.auth import ApiKeys
+from editor_api.errors import ApiError
+from editor_api.settings import Settings
 from tests.api.fakes import FakeEngine
 from tests.api.serving import Served, chat_body, serving, until
 
@@ -209,6 +212,32 @@ def test_what_needs_no_key(keyed: Served) -> None:
         assert keyed.client.get(path).status_code == 401
 
 
+@pytest.mark.parametrize(
+    ("written", "key"),
+    [
+        (b"\xef\xbb\xbfsecret\n", "secret"),
+        (b"secret  # laptop\n", "secret"),
+        (b"secret\t# laptop\r\n", "secret"),
+        (b"  # comment\n\nse#cret\r\n", "se#cret"),
+    ],
+)
+def test_keys_are_read_from_files_of_every_editor(tmp_path: Path, written: bytes, key: str) -> None:
+    file = tmp_path / "keys"
+    file.write_bytes(written)
+    assert ApiKeys.read(file).tenant({"authorization": f"Bearer {key}"})
+    with pytest.raises(ApiError):
+        ApiKeys.read(file).tenant({"authorization": "Bearer # comment"})
+
+
+@pytest.mark.parametrize("written", ["clé\n", "a\n“b”\n", "a\tb\n", "a\x00\n"])
+def test_keys_that_no_header_holds_are_refused_at_the_start(tmp_path: Path, written: str) -> None:
+    file = tmp_path / "keys"
+    file.write_text(written)
+    with pytest.raises(ValueError, match="^line . of the key file .* ASCII") as raised:
+        ApiKeys.read(file)
+    assert "\n" not in str(raised.value)
+
+
 def test_keys_tell_tenants_apart(keyed: Served, fake: FakeEngine) -> None:
     for key in ("first-key", "second-key", "first-key"):
         keyed.client.headers["authorization"] = f"Bearer {key}"
@@ -243,6 +272,39 @@ def test_pages_from_elsewhere_may_not(lasting: Served, origin: str) -> None:
     assert answer.status_code == 403
     assert "access-control-allow-origin" not in answer.headers
     assert answer.json()["error"]["code"] == "origin_not_allowed"
+
+
+@pytest.mark.parametrize(
+    ("allowed", "origin"),
+    [
+        ("*", "https://a.example"),
+        ("*", "null"),
+        ("https://a.example", "https://a.example"),
+        ("https://A.example/", "https://a.example"),
+        ("https://a.example:443", "https://a.example"),
+        ("http://a.example:8080/", "http://a.example:8080"),
+        ("https://[2001:DB8::1]:8443", "https://[2001:db8::1]:8443"),
+        ("chrome-extension://abcdef", "chrome-extension://abcdef"),
+        ("null", "null"),
+    ],
+)
+def test_pages_of_allowed_origins_may_call(fake: FakeEngine, allowed: str, origin: str) -> None:
+    preflight = {"origin": origin, "access-control-request-method": "POST"}
+    with serving(fake, cors_origins=[allowed]) as served:
+        path = "/v1/chat/completions"
+        assert served.client.options(path, headers=preflight).status_code == 200
+        headers = {"origin": origin, "content-type": "application/json"}
+        answer = served.client.post(path, content=chat_body(), headers=headers)
+        assert answer.status_code == 200
+        assert answer.headers["access-control-allow-origin"] == ("*" if allowed == "*" else origin)
+
+
+@pytest.mark.parametrize(
+    "written", ["a.example", "https://a.example/path", "https://*.example", "", "https://ä.example"]
+)
+def test_what_is_no_origin_is_refused_at_the_start(written: str) -> None:
+    with pytest.raises(ValueError, match="is no web origin"):
+        Settings(cors_origins=[written])
 
 
 def test_errors_can_be_read_by_pages(keyed: Served) -> None:
