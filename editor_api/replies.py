@@ -85,7 +85,7 @@ class ChatShape:
 
 @dataclass(slots=True)
 class TextShape:
-    """``/v1/completions``. Remembers how far the text of every choice has come.
+    """``/v1/completions``. Remembers how far the tokens of every choice have come.
 
     ``echoes`` are what every choice repeats before its answer, by its index.
     """
@@ -103,7 +103,8 @@ class TextShape:
     def more(self, answer: Answer, piece: Piece) -> Json:
         """Give text."""
         offset = self._offsets.get(answer.index, 0)
-        self._offsets[answer.index] = offset + len(piece.text)
+        # By the tokens, as in a whole answer: their text may be held back, or never told.
+        self._offsets[answer.index] = offset + sum(len(score.text) for score in piece.scores)
         return {"text": piece.text, "logprobs": _text_logprobs(piece.scores, offset)}
 
     def last(self) -> Json:

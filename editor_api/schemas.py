@@ -189,6 +189,11 @@ class ChatRequest(GenerationRequest):
     tool_choice: Any = Field(None, description="Anything that does not force a tool to be called.")
 
     @property
+    def json_schema(self) -> str | None:
+        """The JSON schema that answers must fit, None for any answer."""
+        return self.response_format.schema_text if self.response_format else None
+
+    @property
     def forces_tool(self) -> bool:
         """Whether the answer must be a tool call."""
         return forces_tool(self.tool_choice)

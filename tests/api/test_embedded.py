@@ -397,6 +397,21 @@ def test_offsets_of_streamed_tokens_are_those_of_their_choice(tiny_served: Serve
     assert len({tuple(firsts) for firsts in told.values()}) == 1
 
 
+@pytest.mark.parametrize(("held", "rest"), [((3, 6), "\x00"), ((10, 13), ""), ((2, 9), "\x00")])
+def test_offsets_do_not_depend_on_when_text_is_told(
+    tiny_served: Served, held: tuple[int, int], rest: str
+) -> None:
+    body: dict[str, Any] = {"prompt": "hello", "max_tokens": 24, "logprobs": 1}
+    text = tiny_served.client.post("/v1/completions", json=body).json()["choices"][0]["text"]
+    body["stop"] = [text[slice(*held)] + rest]
+    whole = tiny_served.client.post("/v1/completions", json=body).json()["choices"][0]
+    told: dict[str, list[Any]] = {"tokens": [], "text_offset": []}
+    for chunk in events(tiny_served.client.post("/v1/completions", json=body | {"stream": True}).content):
+        for name in told:
+            told[name] += (chunk["choices"][0]["logprobs"] or {}).get(name, [])
+    assert told == {name: whole["logprobs"][name] for name in told}
+
+
 def test_a_part_of_a_character_has_no_bytes(tiny_served: Served, tiny_language_model: LanguageModel) -> None:
     first, second = tiny_language_model.encode_text("é")
     fields = {"logit_bias": {str(first): 100}, "max_tokens": 1, "logprobs": True, "top_logprobs": 1}
