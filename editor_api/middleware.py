@@ -35,6 +35,7 @@ _VERSIONED = frozenset(
     }
 )
 _PROBES = frozenset({"/health", "/ready", "/metrics"})
+_SLASHES = re.compile("/{2,}")
 _ID = re.compile(r"[\w.:-]{1,128}", re.ASCII)
 _HEADER_BYTES = 32 << 10
 _DRAINED = 4  # bodies are read up to this many times the limit, so that the client gets to read the answer
@@ -86,7 +87,10 @@ class Observe:
 
 
 class Paths:
-    """Takes the spellings of a path that clients build from their base address: without /v1, with a final slash."""
+    """Takes the spellings of a path that clients build from their base address.
+
+    Without /v1, with a final slash, with two slashes where there should be one.
+    """
 
     def __init__(self, app: ASGIApp) -> None:
         self._app = app
@@ -94,7 +98,7 @@ class Paths:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve a request under the path that a route has."""
         if scope["type"] == "http":
-            path = scope["path"].rstrip("/") or "/"
+            path = _SLASHES.sub("/", scope["path"]).rstrip("/") or "/"
             if path in _VERSIONED or path.startswith("/models/"):
                 path = "/v1" + path
             elif path.startswith("/v1/") and path.removeprefix("/v1") in _UNVERSIONED:

@@ -45,6 +45,11 @@ def _unlimited(value: object) -> object:
     return None if value == -1 else value
 
 
+def _none_for_false(value: object) -> object:
+    """Take false for none, as chats spell it."""
+    return None if value is False else value
+
+
 def _unicode(value: str) -> str:
     """Refuse lone surrogates, which no tokenizer and no file can hold."""
     try:
@@ -74,6 +79,14 @@ class Lenient(BaseModel):
     """A part of a request."""
 
     model_config = ConfigDict(extra="ignore", allow_inf_nan=False, protected_namespaces=())
+
+    @model_validator(mode="before")
+    @classmethod
+    def _without_nulls(cls, value: object) -> object:
+        """Take null for left out: clients send it for whatever they have no value for."""
+        if not isinstance(value, dict):
+            return value
+        return {name: field for name, field in value.items() if field is not None}
 
 
 class TextPart(Lenient):
@@ -185,7 +198,7 @@ class ChatRequest(GenerationRequest):
     logprobs: bool | None = None
     top_logprobs: int | None = Field(None, ge=0, le=20)
     response_format: ResponseFormat | None = None
-    tools: Listed[Any] | None = Field(None, description="Let pass unread.")
+    tools: Any = Field(None, description="Let pass unread.")
     tool_choice: Any = Field(None, description="Anything that does not force a tool to be called.")
 
     @property
@@ -226,7 +239,7 @@ class CompletionRequest(GenerationRequest):
     """Texts to continue: one or several, as strings or as token ids."""
 
     prompt: Prompt
-    logprobs: int | None = Field(None, ge=0, le=20)
+    logprobs: Annotated[int | None, Field(ge=0, le=20), BeforeValidator(_none_for_false)] = None
     echo: bool | None = None
     suffix: Utf8 | None = None
 
