@@ -43,7 +43,7 @@ _log = logging.getLogger(__name__)
 
 
 class Observe:
-    """Gives every request an id, logs and counts it, and tells what nobody foresaw as an error."""
+    """Gives every request an id, logs and counts it."""
 
     def __init__(self, app: ASGIApp, metrics: Metrics) -> None:
         self._app = app
@@ -71,10 +71,6 @@ class Observe:
 
         try:
             await self._app(scope, receive, send_with_id)
-        except Exception as error:
-            _log.exception("a request failed")
-            if not status:
-                await error_response(error)(scope, receive, send_with_id)
         finally:
             seconds = monotonic() - began
             self._metrics.saw_request(scope, status, seconds)
@@ -84,6 +80,31 @@ class Observe:
             is_noise = scope["path"] in _PROBES or scope["path"].startswith(STATIC)
             _log.log(logging.DEBUG if is_noise else logging.INFO, "request", extra=fields)
             request_id.reset(token)
+
+
+class Failures:
+    """Tells what nobody foresaw as an error."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Serve a request, or tell that it failed."""
+        has_begun = False
+
+        async def noting_send(message: Message) -> None:
+            nonlocal has_begun
+            has_begun = True
+            await send(message)
+
+        try:
+            await self._app(scope, receive, noting_send)
+        except Exception as error:
+            if scope["type"] != "http":
+                raise
+            _log.exception("a request failed")
+            if not has_begun:
+                await error_response(error)(scope, receive, send)
 
 
 class Paths:

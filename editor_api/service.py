@@ -60,6 +60,7 @@ class Call:
 
         Raises ``RequestReplaced`` where the session has asked for something else since.
         """
+        self.http.scope["state"]["generates"] = True  # for who measures it
         work = Work(self.service.engine, self.service.metrics, arrived=self.arrived)
         self.service.sessions.begin(self.tenant, session, work)
         return work

@@ -45,7 +45,7 @@ class Work:
         ``EngineError``, also where there is no time for the first.
         """
         self.check()
-        submitted, is_first = monotonic(), True
+        submitted = monotonic()
         seconds_left = self.arrived + request.deadline - submitted
         if seconds_left <= 0:
             if not request.admitted:
@@ -57,11 +57,7 @@ class Work:
             async for piece in job:
                 if not piece.step.tokens and piece.finish_reason is None:
                     continue  # a part of the prompt was read
-                if is_first:
-                    seconds = monotonic() - submitted
-                    self._metrics.saw_start(len(request.prompt), piece.stats.cached_tokens, seconds)
-                    is_first = False
-                self._metrics.saw_piece(piece)
+                self._count(piece, request, submitted)
                 yield piece
         except GeneratorExit:
             if piece.finish_reason is None and not self.is_stopped:
@@ -73,6 +69,16 @@ class Work:
             yield _OUT_OF_TIME
         finally:
             job.cancel()
+
+    def _count(self, piece: Piece, request: Request, submitted: float) -> None:
+        tokens = len(piece.step.tokens)
+        if not tokens and piece.finish_reason is not None:  # time was over before the first token
+            self._metrics.saw_end(piece.finish_reason)
+            return
+        if piece.stats.tokens == tokens:
+            seconds = monotonic() - submitted
+            self._metrics.saw_start(len(request.prompt), piece.stats.cached_tokens, seconds)
+        self._metrics.saw_piece(piece)
 
     def stop(self, error: EngineError) -> None:
         """End what runs, and let nothing begin."""

@@ -113,6 +113,48 @@ def test_a_body_of_another_kind_is_told(lasting: Served, kind: str | None) -> No
     assert "application/json" in answer.json()["error"]["message"]
 
 
+@pytest.mark.parametrize("path", ["/v1/chat/completions", "/v1/edits", "/tokenize", "/infill"])
+def test_a_body_that_is_empty_is_told(lasting: Served, path: str) -> None:
+    head, answer = lasting.raw(b"", path)
+    assert head.startswith(b"HTTP/1.1 400")
+    assert json.loads(answer)["error"]["message"].startswith("the body is empty: send a JSON object")
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "allowed"),
+    [
+        ("GET", "/v1/chat/completions", {"POST"}),
+        ("DELETE", "/v1/models", {"GET", "HEAD"}),
+        ("POST", "/v1/models/fake", {"GET", "HEAD"}),
+        ("POST", "/health", {"GET", "HEAD"}),
+        ("POST", "/", {"GET", "HEAD"}),
+        ("PUT", "/infill", {"POST"}),
+        ("POST", "/static/app.js", {"GET", "HEAD"}),
+        ("POST", "/openapi.json", {"GET", "HEAD"}),
+    ],
+)
+def test_a_wrong_method_is_told_with_the_right_ones(
+    lasting: Served, method: str, path: str, allowed: set[str]
+) -> None:
+    answer = lasting.client.request(method, path)
+    assert answer.status_code == 405
+    assert set(answer.headers["allow"].split(", ")) == allowed
+    assert answer.json()["error"]["code"] == "method_not_allowed"
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        *("/", "/health", "/v1/health", "/ready", "/docs", "/openapi.json", "/metrics", "/props"),
+        *("/v1/models", "/v1/models/fake", "/static/app.js"),
+    ],
+)
+def test_what_answers_get_answers_head(lasting: Served, path: str) -> None:
+    whole, head = lasting.client.get(path), lasting.client.head(path)
+    assert (head.status_code, head.content) == (200, b"")
+    assert head.headers["content-type"] == whole.headers["content-type"]
+
+
 def test_unknown_routes_and_methods(lasting: Served) -> None:
     for answer, status in [
         (lasting.client.get("/v1/nothing"), 404),
@@ -305,6 +347,16 @@ def test_pages_of_allowed_origins_may_call(fake: FakeEngine, allowed: str, origi
 def test_what_is_no_origin_is_refused_at_the_start(written: str) -> None:
     with pytest.raises(ValueError, match="is no web origin"):
         Settings(cors_origins=[written])
+
+
+def test_errors_that_nobody_foresaw_can_be_read_by_pages() -> None:
+    with serving(FakeEngine(answer="x", error=RuntimeError("secret"))) as served:
+        headers = {"origin": "http://localhost:1", "content-type": "application/json"}
+        answer = served.client.post("/v1/chat/completions", content=chat_body(), headers=headers)
+        assert answer.status_code == 500
+        assert answer.headers["access-control-allow-origin"] == "http://localhost:1"
+        assert answer.headers["x-request-id"]
+        assert "x-request-id" in answer.headers["access-control-expose-headers"]
 
 
 def test_errors_can_be_read_by_pages(keyed: Served) -> None:

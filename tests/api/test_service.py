@@ -8,13 +8,15 @@ import signal
 import socket
 import threading
 import time
+from collections.abc import AsyncIterator
 from contextlib import suppress
 from typing import Any
 
 import pytest
 
-from editor_api.engine import State
-from tests.api.fakes import FakeEngine
+from editor_api.engine import Piece, State
+from lookupdec.stats import Stats, Step
+from tests.api.fakes import FakeEngine, FakeJob
 from tests.api.serving import PATIENCE, Served, chat_body, events, serving, until
 
 
@@ -165,6 +167,35 @@ def test_metrics_count_drafts_requests_and_ends(served: Served) -> None:
         "lookupdec_time_to_first_token_seconds_count 1.0",
     ):
         assert line in text.splitlines()
+
+
+def test_latencies_are_those_of_generated_answers(fake: FakeEngine, served: Served) -> None:
+    for path in ("/health", "/nothing", "/v1/models"):
+        served.client.get(path)
+    served.client.post("/tokenize", json={"content": "a"})
+    served.chat(temperature=-1)
+    served.chat("x" * 2000)
+    count = "lookupdec_e2e_request_latency_seconds_count"
+    assert f"{count} 0.0" in served.client.get("/metrics").text.splitlines()
+    served.chat()
+    served.client.post("/v1/edits", json={"input": "a\n", "instruction": "x"})
+    served.client.post("/infill", json={"input_prefix": "a"})
+    until(lambda: f"{count} 3.0" in served.client.get("/metrics").text.splitlines())
+
+
+def test_time_that_is_over_before_the_first_token_is_no_first_token(
+    fake: FakeEngine, served: Served, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def pieces(_: FakeJob) -> AsyncIterator[Piece]:
+        yield Piece("", Step((), 0, 0, ()), Stats(), None)
+        yield Piece("", Step((), 0, 0, ()), Stats(), "deadline")
+
+    monkeypatch.setattr(FakeJob, "_pieces", pieces)
+    assert served.chat().json()["choices"][0]["finish_reason"] == "length"
+    lines = served.client.get("/metrics").text.splitlines()
+    assert 'lookupdec_request_success_total{finished_reason="deadline"} 1.0' in lines
+    for name in ("time_to_first_token_seconds_count", "passes_total", "prompt_tokens_total"):
+        assert f"lookupdec_{name} 0.0" in lines
 
 
 SUCCESS = 'lookupdec_request_success_total{finished_reason="stop"} 1.0'
