@@ -141,7 +141,6 @@ async def planned(  # noqa: PLR0913
     """
     settings, engine = call.service.settings, call.service.engine
     call.check_model(body.model)
-    work = call.work(body.session)
     n = body.n or 1
     if not prompts:
         raise bad_value("the prompt is empty", param)
@@ -150,6 +149,8 @@ async def planned(  # noqa: PLR0913
     if len(body.stop) > settings.max_stop:
         raise bad_value(f"stop: at most {settings.max_stop} strings, not {len(body.stop)}", "stop")
     chosen = _settings(body, logprobs)
+    # Before anything is waited for: what comes later is newer.
+    work = call.work(body.session)
     await asyncio.to_thread(engine.check, chosen, json_schema)
     prediction_text = joined(body.prediction.content) if body.prediction else ""
     asked = "json" if json_schema is not None else "\n".join(contents)

@@ -297,9 +297,10 @@ at("form").onsubmit = (event) => {
 };
 at("stop").onclick = stop;
 addEventListener("keydown", (event) => {
+  if (at("key-dialog").open) return; // it has the keyboard, and a run would ask for a key once more
   if (event.key === "Enter" && (event.ctrlKey || event.metaKey)) {
     event.preventDefault();
     run();
-  } else if (event.key === "Escape" && !event.defaultPrevented && !at("key-dialog").open) stop();
+  } else if (event.key === "Escape" && !event.defaultPrevented) stop();
 });
 for (const start of [showExamples, connect]) start().catch((error) => complain(error.message));

@@ -463,3 +463,20 @@ def test_the_key_goes_to_what_needs_one_alone(browser: Browser, fake: FakeEngine
         expect(opened.by("status")).to_have_text("Ready: fake")
         assert {path for path, has_key in sent.items() if has_key} == {"v1/models"}
         assert {"health", "static/examples.json"} <= set(sent)
+
+
+def test_the_key_dialog_has_the_keyboard(browser: Browser, fake: FakeEngine, tmp_path: Path) -> None:
+    keys = tmp_path / "keys"
+    keys.write_text("right\n")
+    with serving(fake, api_keys_file=keys) as served, tab(browser, served.port) as opened:
+        expect(opened.by("key")).to_be_focused()
+        expect(opened.by("examples").locator("button").first).to_be_visible()
+        opened.page.evaluate("document.querySelector('#examples button').click()")  # behind the dialog
+        opened.by("key").fill("right")
+        opened.page.keyboard.press("Control+Enter")
+        if opened.by("key").is_visible():
+            expect(opened.by("key")).to_have_value("right")
+            opened.page.keyboard.press("Enter")
+        expect(opened.by("status")).to_have_text("Ready: fake")
+        expect(opened.by("model").locator("option")).to_have_count(2)
+        assert not fake.jobs
