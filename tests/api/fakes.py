@@ -93,6 +93,7 @@ class FakeEngine:
     dtype: str = "float32"
     chat_template: str | None = "{{ messages }}"
     fills: bool = True
+    aborted: bool = False
     jobs: list[FakeJob] = field(default_factory=list)
 
     def clock(self, pass_seconds: float) -> Callable[[], float]:
@@ -139,6 +140,8 @@ class FakeEngine:
             raise EngineBusy(7)
 
     def submit(self, request: Request) -> FakeJob:
+        if self.aborted:
+            raise EngineUnavailable("the service is stopping")
         if not request.admitted:
             self.check_room()
         self.jobs.append(FakeJob(self, request, self.pause_after))
@@ -148,6 +151,7 @@ class FakeEngine:
         self.state = "stopping"
 
     def abort(self) -> None:
+        self.aborted = True
         for job in self.jobs:
             job.cancel(EngineUnavailable("the service is stopping"))
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import socket
@@ -16,7 +17,7 @@ from typing import Any
 import pytest
 
 from editor_api.embedded import EmbeddedEngine
-from editor_api.engine import Piece, Request
+from editor_api.engine import EngineUnavailable, Piece, Request
 from editor_api.runner import Run, Runner
 from lookupdec.hf import LanguageModel, Settings, generate
 from tests.api.conftest import TINY
@@ -340,6 +341,25 @@ def test_a_short_request_does_not_wait_for_a_long_one(endless_served: Served) ->
         leave(long)
 
 
+@pytest.mark.parametrize("admitted", [True, False])
+def test_nothing_begins_after_the_end_of_all(tiny_language_model: LanguageModel, admitted: bool) -> None:
+    engine = EmbeddedEngine(lambda: tiny_language_model)
+    engine.start()
+    until(lambda: engine.capacity.state == "ready")
+    request = Request(prompt=[1], settings={}, tenant="", namespace="", deadline=60, admitted=admitted)
+
+    async def submit() -> None:
+        engine.drain()
+        if admitted:
+            engine.submit(request).cancel()
+        engine.abort()
+        with pytest.raises(EngineUnavailable, match="stopping"):
+            engine.submit(request)
+
+    asyncio.run(submit())
+    engine.stop()
+
+
 def test_kv_memory_bounds_how_many_run_at_once(endless: LanguageModel) -> None:
     # 3 layers, 2 heads of 8, keys and values, 4 bytes: 384 bytes a token, 48 MiB a full context.
     engine = EmbeddedEngine(lambda: endless, kv_bytes=64 << 20)
@@ -407,6 +427,21 @@ def test_offsets_of_streamed_tokens_are_those_of_their_choice(tiny_served: Serve
         assert firsts == sorted(firsts)
         assert max(firsts) <= len(choice["text"])
     assert len({tuple(firsts) for firsts in told.values()}) == 1
+
+
+@pytest.mark.parametrize(("held", "rest"), [((3, 6), "\x00"), ((10, 13), ""), ((2, 9), "\x00")])
+def test_offsets_do_not_depend_on_when_text_is_told(
+    tiny_served: Served, held: tuple[int, int], rest: str
+) -> None:
+    body: dict[str, Any] = {"prompt": "hello", "max_tokens": 24, "logprobs": 1}
+    text = tiny_served.client.post("/v1/completions", json=body).json()["choices"][0]["text"]
+    body["stop"] = [text[slice(*held)] + rest]
+    whole = tiny_served.client.post("/v1/completions", json=body).json()["choices"][0]
+    told: dict[str, list[Any]] = {"tokens": [], "text_offset": []}
+    for chunk in events(tiny_served.client.post("/v1/completions", json=body | {"stream": True}).content):
+        for name in told:
+            told[name] += (chunk["choices"][0]["logprobs"] or {}).get(name, [])
+    assert told == {name: whole["logprobs"][name] for name in told}
 
 
 def test_a_part_of_a_character_has_no_bytes(tiny_served: Served, tiny_language_model: LanguageModel) -> None:

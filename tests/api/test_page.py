@@ -17,7 +17,7 @@ pytest.importorskip("playwright", reason="the page's tests need playwright: pip 
 pytest.importorskip("axe_playwright_python", reason="the page's tests need axe: pip install -e '.[dev]'")
 
 from axe_playwright_python.sync_playwright import Axe
-from playwright.sync_api import Browser, expect
+from playwright.sync_api import Browser, Request, expect
 
 from tests.api.browser import PATIENCE, PHONE, Tab, browsing, chromium, tab
 from tests.api.fakes import PASS, SECONDS, FakeEngine
@@ -401,3 +401,77 @@ def test_the_page_with_the_default_model(browser: Browser, model_served: Served)
         expect(opened.by("status")).to_contain_text("Done:", timeout=4 * PATIENCE)
         assert opened.by("answer").locator(".from-file").count() > 0
         assert opened.problems == []
+
+
+def test_what_is_typed_while_the_answer_comes_is_kept(here: Tab, fake: FakeEngine) -> None:
+    write(here, fake)
+    fake.pause_after = 1
+    here.button("Run").click()
+    expect(here.by("answer")).not_to_be_empty()
+    box = here.by("editor").locator(".cm-content")
+    box.press("Control+End")
+    here.page.keyboard.type("ten")
+    # In the middle of a line that the answer changes, too.
+    here.by("editor").get_by_text("two", exact=True).click()
+    box.press("End")
+    here.page.keyboard.type(" typed")
+    assert not fake.jobs[0].finished
+    fake.jobs[0].pause_after = None
+    is_done(here)
+    expect(here.by("review-state")).to_contain_text("of 2")
+    here.button("Accept all").click()
+    assert here.text() == NEW.replace("2\n", "2 typed\n") + "ten"
+
+
+def test_a_key_that_no_header_holds_is_refused_in_the_dialog(
+    browser: Browser, fake: FakeEngine, tmp_path: Path
+) -> None:
+    keys = tmp_path / "keys"
+    keys.write_text("right\n")
+    with serving(fake, api_keys_file=keys) as served, tab(browser, served.port) as opened:
+        dialog = opened.page.get_by_role("dialog", name="This server needs a key")
+        for wrong in ("“right”", "clé"):
+            dialog.get_by_label("Key").fill(wrong)
+            opened.page.keyboard.press("Enter")
+            expect(dialog).to_contain_text("A key has no such characters")
+        opened.page.reload()
+        expect(dialog).to_be_visible()
+        dialog.get_by_label("Key").fill("right")
+        opened.page.keyboard.press("Enter")
+        expect(opened.by("status")).to_have_text("Ready: fake")
+
+
+def test_the_key_goes_to_what_needs_one_alone(browser: Browser, fake: FakeEngine, tmp_path: Path) -> None:
+    keys = tmp_path / "keys"
+    keys.write_text("right\n")
+    with serving(fake, api_keys_file=keys) as served, tab(browser, served.port) as opened:
+        opened.by("key").fill("right")
+        opened.page.keyboard.press("Enter")
+        expect(opened.by("status")).to_have_text("Ready: fake")
+        sent: dict[str, bool] = {}
+
+        def note(request: Request) -> None:
+            sent[request.url.removeprefix(opened.origin)] = "authorization" in request.headers
+
+        opened.page.on("request", note)
+        opened.page.reload()
+        expect(opened.by("status")).to_have_text("Ready: fake")
+        assert {path for path, has_key in sent.items() if has_key} == {"v1/models"}
+        assert {"health", "static/examples.json"} <= set(sent)
+
+
+def test_the_key_dialog_has_the_keyboard(browser: Browser, fake: FakeEngine, tmp_path: Path) -> None:
+    keys = tmp_path / "keys"
+    keys.write_text("right\n")
+    with serving(fake, api_keys_file=keys) as served, tab(browser, served.port) as opened:
+        expect(opened.by("key")).to_be_focused()
+        expect(opened.by("examples").locator("button").first).to_be_visible()
+        opened.page.evaluate("document.querySelector('#examples button').click()")  # behind the dialog
+        opened.by("key").fill("right")
+        opened.page.keyboard.press("Control+Enter")
+        if opened.by("key").is_visible():
+            expect(opened.by("key")).to_have_value("right")
+            opened.page.keyboard.press("Enter")
+        expect(opened.by("status")).to_have_text("Ready: fake")
+        expect(opened.by("model").locator("option")).to_have_count(2)
+        assert not fake.jobs
