@@ -6,9 +6,19 @@ import contextlib
 import os
 import secrets
 import shutil
+from collections.abc import Iterator
 from pathlib import Path
 
 from lookupdec.errors import FileError
+
+
+@contextlib.contextmanager
+def naming(path: Path, failure: str = "cannot be written") -> Iterator[None]:
+    """Turn what the system says against the use of a file into a ``FileError`` that names it."""
+    try:
+        yield
+    except OSError as error:
+        raise FileError(f"{path} {failure}: {(error.strerror or str(error)).lower()}") from error
 
 
 def read_bytes(path: Path) -> bytes:
@@ -50,12 +60,8 @@ def write_atomically(path: Path, data: bytes, *, expected: bytes | None = None) 
     """
     check_writable(path)
     real = _real(path)
-    try:
+    with naming(path):
         _replace(real, data, expected)
-    except FileError:
-        raise
-    except OSError as error:
-        raise FileError(f"{path} cannot be written: {(error.strerror or str(error)).lower()}") from error
 
 
 def _replace(real: Path, data: bytes, expected: bytes | None) -> None:
@@ -77,7 +83,7 @@ def _replace(real: Path, data: bytes, expected: bytes | None) -> None:
         with contextlib.suppress(OSError):
             temporary.unlink()
         raise
-    _sync_folder(real.parent)
+    sync_folder(real.parent)
 
 
 def _copy_metadata(source: Path, target: Path) -> None:
@@ -90,7 +96,7 @@ def _copy_metadata(source: Path, target: Path) -> None:
     os.utime(target)
 
 
-def _sync_folder(folder: Path) -> None:
+def sync_folder(folder: Path) -> None:
     """Make the rename durable; some systems cannot open a folder, and the data is safe without it."""
     with contextlib.suppress(OSError):
         descriptor = os.open(folder, os.O_RDONLY)

@@ -380,5 +380,34 @@ def test_batch_keeps_what_is_finished_on_ctrl_c(engine, tmp_path):
     assert out.read_bytes() == b""
 
 
+def test_batch_makes_bad_results_again_when_asked_for(engine, tmp_path):
+    source, out = batch_files(tmp_path)
+    engine.answer = ""
+    assert run("batch", source, out, "-i", "x").stderr.startswith("2 items, 1 failed, 1 not complete")
+    engine.answer = str.upper
+    assert run("batch", source, out, "-i", "x").stderr.startswith("2 items, 2 done before, 1 failed, 1 not")
+    assert run("batch", source, out, "-i", "x", "--retry").stderr.startswith("2 items, 1 failed: ")
+    assert json.loads(out.read_text().splitlines()[0])["text"] == "A B\n"
+    assert "--retry" in run("batch", "--help").stdout
+
+
+def test_what_the_system_refuses_is_one_line(engine, tmp_path, monkeypatch):
+    source, out = batch_files(tmp_path)
+
+    def full(*_args, **_options):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("os.fsync", full)
+    result = run("batch", source, out, "-i", "x")
+    assert result.exit_code == 2
+    assert (
+        result.stderr
+        == f"error: {out} cannot be written, what is finished is kept: no space left on device\n"
+    )
+    monkeypatch.setattr("lookupdec.edit.editor.Editor.edit", full)
+    result = run("edit", source, "-i", "x")
+    assert (result.exit_code, result.stderr) == (2, "error: [Errno 28] No space left on device\n")
+
+
 def test_batch_refuses_a_missing_file_before_loading_a_model(folder, capsys):
     check_refused(capsys, folder, ["batch", "none", "out.jsonl"], "does not exist")
