@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 from contextlib import closing
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -18,7 +18,7 @@ from lookupdec.edit.indent import reindented, retabbed
 from lookupdec.edit.languages import language_of
 from lookupdec.edit.plan import Planner, Question
 from lookupdec.edit.positions import PositionEncoding
-from lookupdec.edit.prompts import EditPrompt, Task, Templates, check_instruction
+from lookupdec.edit.prompts import EditPrompt, Task, Templates, check_instruction, check_unicode
 from lookupdec.edit.region import Region
 from lookupdec.edit.results import EditResult, Summary, total, usage_of
 from lookupdec.edit.textio import Document
@@ -172,7 +172,7 @@ class Editor:
             region=region,
             prompt=EditPrompt(check_instruction(instruction), language=named, context=context),
             settings=settings,
-            reference=None if prediction is None else _shown(prediction),
+            reference=None if prediction is None else _shown(check_unicode(prediction, "prediction")),
             namespace=namespace,
             split=split,
             syntax=syntax,
@@ -301,7 +301,7 @@ class Editor:
         chunks = self.engine.stream(
             question.messages,
             (expected, *other_forms(expected, request.prompt.instruction)),
-            self._limited(request.settings, expected),
+            self._limited(request.settings, {expected, question.original}),
             plain=request.plain,
             namespace=request.namespace,
         )
@@ -323,14 +323,15 @@ class Editor:
             raw, reason = raw[:end], "stop"
         return _Reply(question, raw, reason, stats, _read(raw, reason, question, request))
 
-    def _limited(self, settings: Mapping[str, Any], text: str) -> Mapping[str, Any]:
-        """Return settings with a limit for the answer to a text, where none was given.
+    def _limited(self, settings: Mapping[str, Any], texts: Set[str]) -> Mapping[str, Any]:
+        """Return settings with a limit for an answer about as long as the longest text, where none was given.
 
         A small model may go on to the end of its context. What needs more room can ask for it.
         """
         if settings.get("max_new_tokens") is not None:
             return settings
-        return {**settings, "max_new_tokens": LEAST_LIMIT + LIMIT_TIMES * self.engine.count_text(text)}
+        longest = max(map(self.engine.count_text, texts))
+        return {**settings, "max_new_tokens": LEAST_LIMIT + LIMIT_TIMES * longest}
 
 
 def _pieces_within(pieces: Sequence[str], length: int) -> int:
@@ -357,10 +358,7 @@ def _read(raw: str, finish_reason: str, question: Question, request: _Request) -
 def _region(
     text: str, lines: tuple[int, int] | None = None, selection: tuple[int, int] | None = None
 ) -> Region:
-    try:
-        text.encode()
-    except UnicodeEncodeError as error:
-        raise InputError(f"the text has a lone surrogate at {error.start}: it is no valid Unicode") from error
+    check_unicode(text, "text")
     if lines is not None and selection is not None:
         raise InputError("give either lines or a selection, not both")
     if lines is not None:

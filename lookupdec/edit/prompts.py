@@ -68,7 +68,7 @@ class Templates:
             "instruction": prompt.instruction.strip(),
             "context": "".join(f"{fence}\n{_with_newline(other)}{fence}\n\n" for other in prompt.context),
         }
-        asked = Template(self.tasks[task]).substitute(fields)
+        asked = check_unicode(Template(self.tasks[task]).substitute(fields), "prompt")
         system = [{"role": "system", "content": self.system}] if self.system else []
         return [*system, {"role": "user", "content": asked}]
 
@@ -96,6 +96,17 @@ def check_instruction(instruction: str) -> str:
     if not instruction.strip():
         raise InputError("the instruction is empty: say what to change")
     return instruction
+
+
+def check_unicode(text: str, what: str) -> str:
+    """Return the text, or raise ``InputError`` where no tokenizer can read it."""
+    try:
+        text.encode()
+    except UnicodeEncodeError as error:
+        raise InputError(
+            f"the {what} has a lone surrogate at {error.start}: it is no valid Unicode"
+        ) from error
+    return text
 
 
 def _read(name: str, folder: Path | None) -> str:

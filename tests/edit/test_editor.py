@@ -53,6 +53,21 @@ def test_a_prediction_replaces_the_reference():
     assert engine.references == ["a\nb"]
 
 
+def test_a_short_prediction_does_not_make_the_answer_short():
+    engine = ScriptedEngine()
+    for prediction in ("", "short\n", "word " * 3000, None):
+        Editor(engine).edit("word " * 1000, "x", prediction=prediction)
+    # A token is a word or a space here.
+    assert [given["max_new_tokens"] for given in engine.settings] == [7024, 7024, 19024, 7024]
+
+
+@pytest.mark.parametrize("field", ["instruction", "context", "prediction"])
+def test_what_no_tokenizer_can_read_is_refused(field):
+    given = {"instruction": "x"} | {field: ["\ud800"] if field == "context" else "\ud800"}
+    with pytest.raises(InputError, match="lone surrogate"):
+        Editor(ScriptedEngine()).edit("a", **given)
+
+
 def test_the_fence_is_longer_than_any_in_the_text():
     engine = ScriptedEngine()
     Editor(engine).edit("```\n````x\n", "x", context=["`````"])
