@@ -1,4 +1,6 @@
 import hashlib
+import tracemalloc
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -63,7 +65,8 @@ def test_a_short_prediction_does_not_make_the_answer_short():
 
 @pytest.mark.parametrize("field", ["instruction", "context", "prediction"])
 def test_what_no_tokenizer_can_read_is_refused(field):
-    given = {"instruction": "x"} | {field: ["\ud800"] if field == "context" else "\ud800"}
+    given: dict[str, Any] = {"instruction": "x"}
+    given[field] = ["\ud800"] if field == "context" else "\ud800"
     with pytest.raises(InputError, match="lone surrogate"):
         Editor(ScriptedEngine()).edit("a", **given)
 
@@ -157,6 +160,31 @@ def test_a_selection_inside_a_line_is_spliced_back_at_its_place():
     text = "say Hello, World!\r\n"
     result = editor("Goodbye").edit(text, "Change Hello to Goodbye", selection=(4, 9))
     assert result.text == "say Goodbye, World!\r\n"
+
+
+@pytest.mark.parametrize("line", ["some line {} here\n", "the same\n"])
+def test_a_selection_in_a_long_text_takes_memory_as_its_text_does(line):
+    def peak(count: int) -> int:
+        text = (
+            "".join(line.format(number) for number in range(count)) + "say Hello, World!\n" + "tail\n" * count
+        )
+        start = text.index("Hello")
+        tracemalloc.start()
+        result = Editor(ScriptedEngine("Bye")).edit(text, "x", selection=(start, start + 5))
+        peak = tracemalloc.get_traced_memory()[1]
+        tracemalloc.stop()
+        assert result.text == text.replace("Hello", "Bye")
+        return peak
+
+    peak(100)
+    assert peak(4000) < 6 * peak(1000)
+
+
+@pytest.mark.timeout(30)
+def test_many_selected_lines_take_time_as_their_number_does():
+    text = "".join(f"line {number}\n" for number in range(6000))
+    result = Editor(ScriptedEngine()).edit(text, "x", lines=(2000, 5000))
+    assert result.text == text
 
 
 def test_an_empty_selection_means_its_line():

@@ -195,7 +195,8 @@ def test_items_that_cannot_be_read_are_refused_and_nothing_is_written(tmp_path):
     assert not list(tmp_path.iterdir())
 
 
-GOOD = {"text": "a", "instruction": "x"}
+GOOD: dict[Any, Any] = {"text": "a", "instruction": "x"}
+ODD: dict[Any, Any] = {1: 2, None: 3, "error": None, "deep": {(1, 2): 3}}
 
 
 @pytest.mark.parametrize(
@@ -205,7 +206,7 @@ GOOD = {"text": "a", "instruction": "x"}
         ({**GOOD, "id": Path("a/b")}, "a/b"),
         ({**GOOD, "id": np.int64(7)}, 7),
         ({**GOOD, "id": np.float32(0.5)}, 0.5),
-        ({**GOOD, 1: 2, None: 3, "error": None, "deep": {(1, 2): 3}}, None),
+        ({**GOOD, **ODD}, None),
         ({**GOOD, "error": "the owner's own column"}, None),
     ],
 )
