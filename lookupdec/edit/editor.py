@@ -17,11 +17,11 @@ from lookupdec.edit.forms import other_forms
 from lookupdec.edit.indent import reindented, retabbed
 from lookupdec.edit.languages import language_of
 from lookupdec.edit.plan import Planner, Question
-from lookupdec.edit.positions import PositionEncoding
+from lookupdec.edit.positions import PositionEncoding, check_position_encoding
 from lookupdec.edit.prompts import EditPrompt, Task, Templates, check_instruction, check_unicode
 from lookupdec.edit.region import Region
 from lookupdec.edit.results import EditResult, Summary, total, usage_of
-from lookupdec.edit.textio import Document
+from lookupdec.edit.textio import Document, split_bom
 from lookupdec.errors import InputError
 from lookupdec.limits import PREFIX_BYTES
 from lookupdec.stats import Stats
@@ -49,6 +49,7 @@ class _Request:
 
     task: Task
     region: Region
+    bom: str = ""
     prompt: EditPrompt
     settings: Mapping[str, Any]
     reference: str | None = None
@@ -164,12 +165,16 @@ class Editor:
         InputError
             The request cannot be carried out as given; ``ContextFullError`` where the text is too long.
         """
-        region, syntax = _region(text, lines, selection), language_of(language, path)
+        check_position_encoding(position_encoding)
+        bom, text = split_bom(text)
+        region = _region(text, lines, _moved(selection, -len(bom)))
+        syntax = language_of(language, path)
         is_new = region.is_whole and not text.strip()
         named = language or (syntax or "text" if is_new else "")
         request = _Request(
             task="create" if is_new else "whole",
             region=region,
+            bom=bom,
             prompt=EditPrompt(check_instruction(instruction), language=named, context=context),
             settings=settings,
             reference=None if prediction is None else _shown(check_unicode(prediction, "prediction")),
@@ -199,9 +204,11 @@ class Editor:
         One that is longer than the model's context is rewritten in parts. The parameters are those of
         ``edit``. Raises ``InputError``.
         """
+        bom, text = split_bom(document)
         request = _Request(
             task="rewrite",
-            region=_region(_with_words(document)),
+            region=_region(_with_words(text)),
+            bom=bom,
             prompt=EditPrompt(check_instruction(instruction), context=context),
             settings=settings,
             plain=plain,
@@ -226,7 +233,7 @@ class Editor:
         """
         request = _Request(
             task="summarize",
-            region=_region(_with_words(document)),
+            region=_region(_with_words(split_bom(document)[1])),
             prompt=EditPrompt(check_instruction(STYLES.get(style, style))),
             settings=settings,
             plain=plain,
@@ -247,7 +254,7 @@ class Editor:
         self, request: _Request, path: str | Path | None, position_encoding: PositionEncoding
     ) -> EditResult:
         """Put the answers in the place of what they replace."""
-        region, text = request.region, request.region.text
+        region, text = request.region, request.bom + request.region.text
         questions = self._questions(request)
         replies = list(self._ask(request, questions))
         answers = [reply.answer for reply in replies]
@@ -255,7 +262,7 @@ class Editor:
         new_text = text
         if complete or request.allow_incomplete:
             pieces = [_fitted(reply) for reply in replies]
-            new_text = text[: region.start] + "".join(pieces) + text[region.end :]
+            new_text = request.bom + region.text[: region.start] + "".join(pieces) + region.text[region.end :]
         cost = total(reply.stats for reply in replies)
         return EditResult(
             text=new_text,
@@ -366,6 +373,14 @@ def _region(
     if selection is not None and text.strip():
         return Region.of_selection(text, selection)
     return Region.whole(text)
+
+
+def _moved(selection: tuple[int, int] | None, by: int) -> tuple[int, int] | None:
+    """Move a selection in a text that has lost its first character, which it may begin with."""
+    if selection is None:
+        return None
+    start, end = (max(offset + by, min(offset, 0)) for offset in selection)
+    return start, end
 
 
 def _with_words(document: str) -> str:

@@ -144,9 +144,7 @@ class _Run:
         if not result.changed:  # compared without the marks, which are to stay where nothing came of them
             raise _Refused("the model left everything as it is")
         self.job.is_final = True
-        edit = self.snapshot.workspace_edit(
-            self.piece.prefix + result.text, versioned=_knows_versions(self.server)
-        )
+        edit = self.snapshot.workspace_edit(result.text, versioned=_knows_versions(self.server))
         params = types.ApplyWorkspaceEditParams(edit=edit, label="lookupdec")
         try:
             answer = await asyncio.shield(self.server.workspace_apply_edit_async(params))

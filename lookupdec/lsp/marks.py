@@ -13,11 +13,9 @@ from __future__ import annotations
 import itertools
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-from lookupdec.edit.textio import split_lines
-
-BOM = "\ufeff"
+from lookupdec.edit.textio import split_bom, split_lines
 
 _MARKED = re.compile(
     r"""\s* (?P<comment> <!--+ | /[/*]+ | \(\* | \{- | --+ | \#+ | ;+ | %+ | \*+ | ["'!] | rem\b )? \s*
@@ -28,7 +26,7 @@ _MARKED = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class Piece:
-    """The piece ``text[start:end]`` to edit; ``text`` is what an editor has open without ``prefix`` and marks.
+    """The piece ``text[start:end]`` to edit; ``text`` is what an editor has open without marks.
 
     ``instruction`` is what marks in the text ask for, "" where there is none.
     """
@@ -37,12 +35,12 @@ class Piece:
     start: int
     end: int
     instruction: str = ""
-    prefix: str = ""
 
     @property
     def selection(self) -> tuple[int, int] | None:
         """The piece, None where it is all of the text."""
-        return None if (self.start, self.end) == (0, len(self.text)) else (self.start, self.end)
+        whole = len(split_bom(self.text)[0]), len(self.text)
+        return None if (self.start, self.end) == whole else (self.start, self.end)
 
     @property
     def is_blank(self) -> bool:
@@ -56,14 +54,18 @@ def piece_of(text: str, start: int, end: int, *, prose: bool = False, take_marks
     A cursor alone, or one selected character, means the paragraph it stands in. Marks count inside the piece
     and directly above it; where the piece is nothing but marks, the paragraph below them is meant.
     """
-    prefix = BOM if text.startswith(BOM) else ""
-    text, start, end = text[len(prefix) :], max(0, start - len(prefix)), max(0, end - len(prefix))
+    bom, text = split_bom(text)
+    found = _piece(text, max(0, start - len(bom)), max(0, end - len(bom)), prose=prose, take_marks=take_marks)
+    return replace(found, text=bom + found.text, start=len(bom) + found.start, end=len(bom) + found.end)
+
+
+def _piece(text: str, start: int, end: int, *, prose: bool, take_marks: bool) -> Piece:
     lines = _Lines(text)
     if len(text[start:end].replace("\r\n", "\n")) <= 1 < len(text):
         start, end = lines.paragraph(lines.at(start))
     marked = lines.marked(start, end, prose=prose) if take_marks else []
     if not marked:
-        return Piece(text, start, end, prefix=prefix)
+        return Piece(text, start, end)
     instruction = "\n".join(found for _, found in marked)
     removed = [lines.span(number) for number, _ in marked]
     kept = [text[left:right] for left, right in _between(removed, len(text))]
@@ -71,7 +73,7 @@ def piece_of(text: str, start: int, end: int, *, prose: bool = False, take_marks
     rest = "".join(kept)
     if not rest[start:end].strip():
         start, end = _Lines(rest).next_paragraph(start)
-    return Piece(rest, start, end, instruction, prefix)
+    return Piece(rest, start, end, instruction)
 
 
 class _Lines:

@@ -200,6 +200,31 @@ def test_a_selection_outside_the_text_or_on_an_empty_line_is_refused(selection):
         editor().edit("one\n\ntwo", "x", selection=selection)
 
 
+@pytest.mark.parametrize("text", ["\ufeffa\r\nb\r\n", "\ufeffa\nb"])
+def test_a_byte_order_mark_in_the_text_stays_and_no_model_sees_it(text):
+    engine = ScriptedEngine(lambda shown: shown.replace("a", "A"))
+    new = text.replace("a", "A")
+    places: list[dict[str, Any]]
+    places = [{}, {"lines": (1, 1)}, {"selection": (0, 2)}, {"selection": (1, 2)}, {"selection": (1, 1)}]
+    for given in places:
+        result = Editor(engine).edit(text, "x", **given)
+        assert (result.text, apply_edits(text, result.edits)) == (new, new)
+        assert result.base_sha256 == hashlib.sha256(text.encode()).hexdigest()
+    assert Editor(engine).rewrite(text, "x").text == new
+    Editor(engine).summarize(text)
+    assert not any("\ufeff" in prompt for prompt in engine.prompts)
+    with pytest.raises(InputError, match="outside the text"):
+        Editor(engine).edit(text, "x", selection=(0, len(text) + 1))
+    assert Editor(ScriptedEngine("new")).edit("\ufeff", "x").text == "\ufeffnew\n"
+
+
+def test_an_unknown_position_encoding_is_refused_before_work():
+    engine = ScriptedEngine()
+    with pytest.raises(InputError, match="position encoding"):
+        Editor(engine).edit("a", "x", position_encoding="utf16")  # type: ignore[arg-type]
+    assert not engine.prompts
+
+
 def test_lines_and_selection_exclude_each_other():
     with pytest.raises(InputError, match="not both"):
         editor().edit(TEXT, "x", lines=(1, 1), selection=(0, 1))

@@ -121,7 +121,8 @@ def test_all_of_a_text_loses_its_marks_and_needs_no_selection():
 def test_line_endings_and_a_byte_order_mark_stay():
     text = "\ufeff# lookupdec: be brief\r\nfirst\r\nsecond\r\n"
     found = piece(text, "first")
-    assert (found.prefix, found.text, chosen(found)) == ("\ufeff", "first\r\nsecond\r\n", "first")
+    assert (found.text, chosen(found)) == ("\ufefffirst\r\nsecond\r\n", "first")
+    assert piece_of(text, 0, len(text)).selection is None
 
 
 def test_a_selection_that_begins_inside_the_mark():
