@@ -18,10 +18,10 @@ from lookupdec.edit.indent import reindented, retabbed
 from lookupdec.edit.languages import language_of
 from lookupdec.edit.plan import Planner, Question
 from lookupdec.edit.positions import PositionEncoding, check_position_encoding
-from lookupdec.edit.prompts import EditPrompt, Task, Templates, check_instruction, check_unicode
+from lookupdec.edit.prompts import EditPrompt, Task, Templates, check_instruction
 from lookupdec.edit.region import Region
 from lookupdec.edit.results import EditResult, Summary, total, usage_of
-from lookupdec.edit.textio import Document, split_bom
+from lookupdec.edit.textio import Document, check_unicode, split_bom
 from lookupdec.errors import InputError
 from lookupdec.limits import PREFIX_BYTES
 from lookupdec.stats import Stats
@@ -167,8 +167,7 @@ class Editor:
         """
         check_position_encoding(position_encoding)
         bom, text = split_bom(text)
-        region = _region(text, lines, _moved(selection, -len(bom)))
-        syntax = language_of(language, path)
+        region, syntax = Region.of(text, lines, selection, skipped=len(bom)), language_of(language, path)
         is_new = region.is_whole and not text.strip()
         named = language or (syntax or "text" if is_new else "")
         request = _Request(
@@ -207,7 +206,7 @@ class Editor:
         bom, text = split_bom(document)
         request = _Request(
             task="rewrite",
-            region=_region(_with_words(text)),
+            region=Region.of(_with_words(text)),
             bom=bom,
             prompt=EditPrompt(check_instruction(instruction), context=context),
             settings=settings,
@@ -233,7 +232,7 @@ class Editor:
         """
         request = _Request(
             task="summarize",
-            region=_region(_with_words(split_bom(document)[1])),
+            region=Region.of(_with_words(split_bom(document)[1])),
             prompt=EditPrompt(check_instruction(STYLES.get(style, style))),
             settings=settings,
             plain=plain,
@@ -242,7 +241,7 @@ class Editor:
         replies = list(self._ask(request, self._questions(request)))
         summary, stats, complete = _joined(replies), [reply.stats for reply in replies], _all_ended(replies)
         while len(replies) > 1 and len(summary) < len(request.region.text):
-            request = replace(request, region=_region(summary))
+            request = replace(request, region=Region.of(summary))
             replies = list(self._ask(request, self._questions(request)))
             summary, complete = _joined(replies), complete and _all_ended(replies)
             stats += [reply.stats for reply in replies]
@@ -360,27 +359,6 @@ def _read(raw: str, finish_reason: str, question: Question, request: _Request) -
     if request.task == "create":
         return read_new_text(raw, language=request.syntax, finish_reason=finish_reason)
     return read_answer(raw, question.original, language=request.syntax, finish_reason=finish_reason)
-
-
-def _region(
-    text: str, lines: tuple[int, int] | None = None, selection: tuple[int, int] | None = None
-) -> Region:
-    check_unicode(text, "text")
-    if lines is not None and selection is not None:
-        raise InputError("give either lines or a selection, not both")
-    if lines is not None:
-        return Region.of_lines(text, lines)
-    if selection is not None and text.strip():
-        return Region.of_selection(text, selection)
-    return Region.whole(text)
-
-
-def _moved(selection: tuple[int, int] | None, by: int) -> tuple[int, int] | None:
-    """Move a selection in a text that has lost its first character, which it may begin with."""
-    if selection is None:
-        return None
-    start, end = (max(offset + by, min(offset, 0)) for offset in selection)
-    return start, end
 
 
 def _with_words(document: str) -> str:

@@ -15,6 +15,7 @@ from string import Template
 from typing import Literal, get_args
 
 from lookupdec.edit.fences import fence_around
+from lookupdec.edit.textio import check_unicode
 from lookupdec.errors import FileError, InputError
 
 Messages = list[dict[str, str]]
@@ -96,17 +97,6 @@ def check_instruction(instruction: str) -> str:
     if not instruction.strip():
         raise InputError("the instruction is empty: say what to change")
     return instruction
-
-
-def check_unicode(text: str, what: str) -> str:
-    """Return the text, or raise ``InputError`` where no tokenizer can read it."""
-    try:
-        text.encode()
-    except UnicodeEncodeError as error:
-        raise InputError(
-            f"the {what} has a lone surrogate at {error.start}: it is no valid Unicode"
-        ) from error
-    return text
 
 
 def _read(name: str, folder: Path | None) -> str:

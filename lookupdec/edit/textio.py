@@ -16,7 +16,7 @@ from functools import cached_property
 from pathlib import Path
 
 from lookupdec.edit.align import align
-from lookupdec.errors import FileError
+from lookupdec.errors import FileError, InputError
 from lookupdec.files import read_bytes
 
 _LINE = re.compile(r"([^\r\n]*)(\r\n|\n|\r|\Z)")
@@ -45,6 +45,17 @@ def whole_lines(text: str) -> list[str]:
 def line_contents(text: str) -> list[str]:
     """Return the lines without their endings."""
     return [content for content, _ in split_lines(text)]
+
+
+def check_unicode(text: str, what: str) -> str:
+    """Return the text, or raise ``InputError`` where no tokenizer can read it."""
+    try:
+        text.encode()
+    except UnicodeEncodeError as error:
+        raise InputError(
+            f"the {what} has a lone surrogate at {error.start}: it is no valid Unicode"
+        ) from error
+    return text
 
 
 @dataclass(frozen=True)

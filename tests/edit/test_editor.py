@@ -206,8 +206,8 @@ def test_a_byte_order_mark_in_the_text_stays_and_no_model_sees_it(text):
     new = text.replace("a", "A")
     places: list[dict[str, Any]]
     places = [{}, {"lines": (1, 1)}, {"selection": (0, 2)}, {"selection": (1, 2)}, {"selection": (1, 1)}]
-    for given in places:
-        result = Editor(engine).edit(text, "x", **given)
+    for place in places:
+        result = Editor(engine).edit(text, "x", **place)
         assert (result.text, apply_edits(text, result.edits)) == (new, new)
         assert result.base_sha256 == hashlib.sha256(text.encode()).hexdigest()
     assert Editor(engine).rewrite(text, "x").text == new
@@ -223,6 +223,18 @@ def test_an_unknown_position_encoding_is_refused_before_work():
     with pytest.raises(InputError, match="position encoding"):
         Editor(engine).edit("a", "x", position_encoding="utf16")  # type: ignore[arg-type]
     assert not engine.prompts
+
+
+@pytest.mark.parametrize(
+    ("text", "selection", "answer", "new"),
+    [
+        ("a\rb\nc\n", (2, 3), "```\n```", "a\r\r\nc\n"),
+        ("a\rb\nc\n", (2, 3), "\nB", "a\r\r\nB\nc\n"),
+        ("a\r\nb\n", (2, 4), "x", "a\rx\n"),
+    ],
+)
+def test_a_cr_and_an_lf_around_a_selection_do_not_become_one_ending(text, selection, answer, new):
+    assert Editor(ScriptedEngine(answer)).edit(text, "x", selection=selection).text == new
 
 
 def test_lines_and_selection_exclude_each_other():
