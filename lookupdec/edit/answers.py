@@ -11,10 +11,7 @@ from dataclasses import dataclass, field
 
 from lookupdec.edit.fences import CodeBlock, code_blocks, fence_at
 from lookupdec.edit.placeholders import is_marker, is_placeholder
-
-# Up to the last line's end behind it: the first line of the text keeps its indentation.
-_THINK = re.compile(r"\s*<(think|thinking|reasoning)>(.*?)(</\1>(?:\s*\n|[ \t]*)|\Z)", re.DOTALL)
-_THOUGHT = re.compile(r"(?:(?!<think).)*?^\s*</(think|thinking|reasoning)>\s*\n", re.DOTALL | re.MULTILINE)
+from lookupdec.edit.thinking import without_thinking
 
 _WRAPPER = re.compile(
     r"\s*<(source|code|text|file|document|content|output|answer|result|response|edited|updated|rewritten)>"
@@ -147,15 +144,14 @@ def read_summary(raw: str) -> str:
 
 
 def _drop_thinking(reading: _Reading) -> None:
-    # Some chat templates open the block themselves: the answer holds its end alone.
-    match = _THINK.match(reading.text) or _THOUGHT.match(reading.text)
-    if match is None or re.search(f"</?{match[1]}>", reading.original):
-        return
-    if not match[0].lstrip().startswith("<"):
+    found = without_thinking(reading.text, reading.original)
+    reading.text = found.rest
+    if found.is_begun:
         reading.warnings.append("left out the model's thinking, of which the answer held the end alone")
-    if f"</{match[1]}>" not in match[0] and reading.complete:
+    if found.in_doubt:
+        reading.doubt("the answer may begin with the model's thinking")
+    if found.is_open and reading.complete:
         reading.doubt("the answer ended before the model had finished thinking")
-    reading.text = reading.text[match.end() :]
 
 
 def _unwrap(reading: _Reading) -> bool:

@@ -120,6 +120,55 @@ def test_the_first_line_after_thinking_keeps_its_indentation():
     assert text_of("<think>hm</think> x = 2\n", "x = 1\n") == "x = 2\n"
 
 
+@pytest.mark.parametrize(
+    ("opening", "closing"),
+    [
+        *((f"<{name}>", f"</{name}>") for name in ("think", "Think", "thinking", "thought", "reasoning")),
+        ("<seed:think>", "</seed:think>"),
+        ("[THINK]", "[/THINK]"),
+        ("<THINK>", "</think>"),
+    ],
+)
+def test_thinking_is_dropped_whatever_its_tags_and_however_often(opening, closing):
+    once = f"{opening}\nShould it be 2?\n{closing}\n"
+    for raw in (
+        once + CODE,
+        f"{once}\n{once}{CODE}",
+        f"{opening}yes{closing}{CODE}",
+        f"yes.{closing}\n{CODE}",
+    ):
+        assert text_of(raw, CODE) == CODE
+    assert not read_answer(f"{once}{opening}\nhm", CODE).complete
+
+
+def test_thinking_is_dropped_where_the_text_speaks_of_it():
+    original = "TAG = '<think>'\nEND = '</think>'\n"
+    new = original + "x = 1\n"
+    for thoughts in ("<think>\nhm\n</think>\n\n", "hm\n</think>\n", "I should do it.</think>"):
+        assert text_of(thoughts + new, original) == new
+    assert text_of(new, original) == new
+
+
+def test_a_text_that_begins_with_thinking_keeps_it():
+    original = "<think>\na\n</think>\nb\n"
+    new = original.replace("a", "A")
+    assert text_of(new, original) == new
+    assert text_of(f"<think>\nhm\n</think>\n{new}", original) == new
+    assert text_of("x\n", "<think>\nx\n") == "x\n"
+    assert text_of("<think>\n", "x\n<think>\n") == "<think>\n"
+
+
+@pytest.mark.parametrize("line", ["END = '</think>'", "# ends at </think> or at </thinking>, see below"])
+def test_a_new_line_that_speaks_of_thinking_is_text(line):
+    assert text_of(f"{CODE}{line}\n", CODE) == f"{CODE}{line}\n"
+
+
+def test_what_may_be_thinking_or_text_is_in_doubt():
+    answer = read_answer(f"def f():\n</think>\n{CODE}", CODE)
+    assert not answer.complete
+    assert "thinking" in answer.warnings[0]
+
+
 def test_an_answer_that_never_stopped_thinking_is_not_complete():
     assert not read_answer("<think>\nhm", CODE).complete
 
