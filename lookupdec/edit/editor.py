@@ -327,7 +327,14 @@ class Editor:
         if end is not None:
             stats = replace(stats, tokens=stats.tokens - _pieces_within(last.pieces, len(raw) - end))
             raw, reason = raw[:end], "stop"
-        return _Reply(question, raw, reason, stats, _read(raw, reason, question, request))
+        asked = self.templates.sentences(request.prompt)
+        if request.task == "create":
+            answer = read_new_text(raw, language=request.syntax, finish_reason=reason, asked=asked)
+        else:
+            answer = read_answer(
+                raw, question.original, language=request.syntax, finish_reason=reason, asked=asked
+            )
+        return _Reply(question, raw, reason, stats, answer)
 
     def _limited(self, settings: Mapping[str, Any], texts: Set[str]) -> Mapping[str, Any]:
         """Return settings with a limit for an answer about as long as the longest text, where none was given.
@@ -353,12 +360,6 @@ def _pieces_within(pieces: Sequence[str], length: int) -> int:
 
 def _may_close_block(lines: str) -> bool:
     return "\n" in lines and ("```" in lines or "~~~" in lines)
-
-
-def _read(raw: str, finish_reason: str, question: Question, request: _Request) -> Answer:
-    if request.task == "create":
-        return read_new_text(raw, language=request.syntax, finish_reason=finish_reason)
-    return read_answer(raw, question.original, language=request.syntax, finish_reason=finish_reason)
 
 
 def _with_words(document: str) -> str:

@@ -1,6 +1,7 @@
 import pytest
 
 from lookupdec.edit.answers import end_of_answer, read_answer
+from lookupdec.edit.languages import language_of
 from lookupdec.edit.placeholders import is_marker, is_placeholder
 
 CODE = "def f():\n    return 1\n\n\ndef g():\n    return 2\n"
@@ -409,8 +410,63 @@ def test_talk_and_code_blocks_are_never_written_into_source_code(raw):
     answer = read_answer(raw, original, language="python")
     assert not answer.complete
     assert "code blocks" in answer.warnings[0]
+    # Nor into anything else that has no code blocks.
+    for path in (
+        "a.yaml",
+        "a.yml",
+        "a.json",
+        "a.toml",
+        "a.ini",
+        "a.html",
+        "a.css",
+        "a.sql",
+        "a.xml",
+        "Makefile",
+    ):
+        assert not read_answer(raw, original, language=language_of(None, path)).complete
     # Nobody says what it is: it may be meant.
     answer = read_answer(raw, original)
     assert answer.complete
     assert "code blocks" in answer.warnings[0]
     assert read_answer(raw, original, language="markdown").warnings == ()
+
+
+@pytest.mark.parametrize("language", [None, "python", "yaml", "markdown"])
+def test_a_fence_that_closes_nothing_is_left_out(language):
+    answer = read_answer(CODE + "```\n", CODE, language=language)
+    assert (answer.text, answer.complete, len(answer.warnings)) == (CODE, True, 1)
+    assert text_of(README.replace("Then", "So") + "```\n", README) == README.replace("Then", "So")
+    assert not read_answer(CODE.replace("\n\n\n", "\n```\n"), CODE, language=language).complete
+    assert not read_answer(
+        README.replace("ls\n```\n", "```bash\nls\n```\n"), README, language=language
+    ).complete
+
+
+def test_a_text_with_a_lone_fence_keeps_it():
+    original = "a\n```\nb\n"
+    assert text_of("a\n```\nB\n```py\nc\n```\n", original) == "a\n```\nB\n```py\nc\n```\n"
+    assert text_of("```\na\n", "```\na\n```\n") == "```\na\n"
+
+
+def test_an_answer_may_have_other_line_endings():
+    crlf = CODE.replace("\n", "\r\n")
+    assert text_of(f"```python\r\n{crlf}```\r\n", CODE) == CODE
+
+
+ASKED = ["Copy the text above, line by line, with this change: x", "Two lines say:\nthis"]
+
+
+@pytest.mark.parametrize(
+    "raw", [f"{ASKED[0]}\n\n{CODE}", f"{CODE}\n{ASKED[0]}\n", f"{ASKED[0]}\n{CODE}{ASKED[0]}"]
+)
+def test_the_prompt_around_the_text_is_left_out(raw):
+    answer = read_answer(raw, CODE, asked=ASKED)
+    assert (answer.text, answer.complete) == (CODE, True)
+    assert "left out" in answer.warnings[0]
+    own = f"{ASKED[0]}\n{CODE}"
+    assert read_answer(own.replace("1", "2"), own, asked=ASKED).text == own.replace("1", "2")
+
+
+@pytest.mark.parametrize("raw", [f"a\n{ASKED[0]}\nb\n", "Two lines say:\nthis\nb\n", f"{ASKED[0]}\n"])
+def test_the_prompt_within_the_text_casts_doubt(raw):
+    assert not read_answer(raw, CODE, asked=ASKED).complete
