@@ -7,12 +7,13 @@ are new. Whatever casts doubt on the answer becomes a warning; an answer that la
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from lookupdec.edit.blocks import around, count_fences, is_remark, outer_block, unclosed
 from lookupdec.edit.fences import CodeBlock, code_blocks
-from lookupdec.edit.placeholders import is_marker, is_placeholder
+from lookupdec.edit.placeholders import DOTS, is_marker, placeholder_in
 from lookupdec.edit.thinking import without_thinking
 
 _WRAPPER = re.compile(
@@ -291,16 +292,20 @@ def _newlines_around(text: str) -> tuple[int, int]:
 
 
 def _find_placeholders(reading: _Reading) -> None:
-    old_lines = {line.strip() for line in reading.original.split("\n")}
-    for line in reading.text.split("\n"):
-        said = line.strip()[:60]
-        if line.strip() in old_lines:
-            continue
-        if is_placeholder(line):
-            reading.doubt(f"the model left text out: {said!r} stands for it")
-            return
-        if is_marker(line):
-            reading.doubt(f"the answer holds a marker of a prompt: {said!r}")
+    lines, old_lines = reading.text.split("\n"), reading.original.split("\n")
+    known = Counter(said for line in old_lines if (said := placeholder_in(line)) is not None)
+    if known[DOTS] and len(lines) >= len(old_lines):
+        known[DOTS] += len(lines)  # examples in a document, say: one more is no loss
+    old_markers = {line.strip() for line in old_lines if is_marker(line)}
+    for line in lines:
+        said = placeholder_in(line)
+        if said is not None:
+            known[said] -= 1
+            if known[said] < 0:
+                reading.doubt(f"the model left text out: {line.strip()[:60]!r} stands for it")
+                return
+        elif is_marker(line) and line.strip() not in old_markers:
+            reading.doubt(f"the answer holds a marker of a prompt: {line.strip()[:60]!r}")
             return
 
 

@@ -23,10 +23,10 @@ _NAMES = {
 _OTHERS = """
     yaml yml | json jsonc json5 geojson webmanifest | jsonl ndjson | toml | ini cfg conf properties | env | gitignore |
     html htm xhtml | xml xsd xsl xslt | svg | vue | svelte | css | scss | sass | less | csv | tsv | sql | graphql gql |
-    proto | kotlin kt kts | scala sbt | groovy gradle jenkinsfile | clojure clj cljs edn | swift | dart | lua | r | nix |
-    perl pl pm | elixir ex exs | erlang erl hrl | haskell hs | terraform tf tfvars hcl | bat cmd | powershell ps1 psm1 |
-    fortran f f90 f95 f03 f08 for fortran-modern fortranfreeform | vb bas vbs visualbasic | vim vimrc viml | diff patch |
-    makefile make mk gnumakefile | dockerfile containerfile | cmake
+    proto | kotlin kt kts | scala sbt | groovy gradle jenkinsfile | clojure clj cljs edn | swift | dart | lua | r |
+    nix | perl pl pm | elixir ex exs | erlang erl hrl | haskell hs | terraform tf tfvars hcl | bat cmd |
+    powershell ps1 psm1 | fortran f f90 f95 f03 f08 for fortran-modern fortranfreeform | vb bas vbs visualbasic |
+    vim vimrc viml | diff patch | makefile make mk gnumakefile | dockerfile containerfile | cmake
 """
 """Nothing is known of these but that a code fence is no part of them."""
 

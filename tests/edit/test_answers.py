@@ -1,8 +1,11 @@
+import json
+from pathlib import Path
+
 import pytest
 
 from lookupdec.edit.answers import end_of_answer, read_answer
 from lookupdec.edit.languages import language_of
-from lookupdec.edit.placeholders import is_marker, is_placeholder
+from lookupdec.edit.placeholders import is_marker, placeholder_in
 
 CODE = "def f():\n    return 1\n\n\ndef g():\n    return 2\n"
 README = "# Title\n\n```js\nrun()\n```\n\nThen:\n\n```bash\nls\n```\n"
@@ -268,6 +271,34 @@ PLACEHOLDERS = [
     "rem rest of the code unchanged",
     "//...",
     "...rest of text...",
+    "// ... rest of the component",
+    "# ... rest of the settings ...",
+    "# ... rest of the tests ...",
+    "# ... existing helpers ...",
+    "// ...existing styles...",
+    "// ... other props",
+    "# (rest of script unchanged)",
+    "# ... (rest of the tests remain unchanged)",
+    "{/* ... existing JSX ... */}",
+    "// ... 45 more lines ...",
+    "// lines 20-80 unchanged",
+    "> ...",
+    "> [The rest of the document remains unchanged]",
+    "- ... (other items unchanged)",
+    "  1. ...",
+    "dnl rest of file unchanged",
+    "pass  # rest of the method unchanged",
+    "function foo() { /* ... existing code ... */ }",
+    "    return x  // ... rest unchanged",
+    "# ... (existing fields)",
+    "# the rest of the settings are unchanged",
+    "// All other settings remain the same",
+    "// The rest of the code would go here",
+    "-- ... the rest of the query stays the same ...",
+    "REM rest of the script unchanged",
+    "\u22ee rest of code",
+    "[unchanged]",
+    "{ ... }",
 ]
 
 CONTENT = [
@@ -297,17 +328,45 @@ CONTENT = [
     "// unchanged since version 2",
     "code",
     "rest of the code unchanged",
+    "# ... and so on",
+    "// the rest of the arguments are optional",
+    "# ... the rest of the arguments are optional",
+    "// ...other keys are ignored",
+    "# Check the existing users...",
+    "# Restore previous state...",
+    "// Process the remaining items ...",
+    "    {...rest}",
+    "...rest,",
+    "  ...existing,",
+    "  ...original, name,",
+    "...existing.items,",
+    "[...other, ...rest]",
+    '"remaining",',
+    "'unchanged'",
+    "timeout: 30  # unchanged",
+    "value: 3  # same as above",
+    "x = f(...)  # ... and so on",
+    "- [Other](other.md)",
+    "- [existing docs](docs.md)",
+    "* Existing users are kept",
+    ">>> f(x)",
+    "... other = 1",
+    "http://example.com/rest of the code",
+    "# Unchanged in 2.0",
+    "| ... | ... |",
+    "catch (e) { /* ... */ }",
+    "# Remaining arguments are forwarded, unchanged, to the rest",
 ]
 
 
 @pytest.mark.parametrize("line", PLACEHOLDERS)
 def test_a_placeholder_is_seen_in_any_comment_style(line):
-    assert is_placeholder(line)
+    assert placeholder_in(line) is not None
 
 
 @pytest.mark.parametrize("line", CONTENT)
 def test_what_says_more_is_content(line):
-    assert not is_placeholder(line)
+    assert placeholder_in(line) is None
 
 
 @pytest.mark.parametrize(
@@ -347,6 +406,16 @@ def test_a_placeholder_makes_the_answer_incomplete_unless_the_original_had_it():
     assert not answer.complete
     assert "left text out" in answer.warnings[0]
     assert read_answer(raw, raw.replace("3", "1")).complete
+
+
+def test_a_placeholder_of_the_original_allows_no_second_one():
+    original = f"// ...\n{CODE}# rest of the method unchanged\n"
+    assert read_answer(original.replace("1", "2"), original).complete
+    assert read_answer(original.replace("# rest", "    pass  # rest"), original).complete
+    assert not read_answer("// ...\ndef f():\n    // ...\n", original).complete
+    assert read_answer("# ...\ndef f():\n", original).complete
+    # An example more, where nothing has gone:
+    assert read_answer(f"{original}\ndef h():\n    # ...\n", original).complete
 
 
 def test_a_much_shorter_text_is_pointed_out():
@@ -470,3 +539,12 @@ def test_the_prompt_around_the_text_is_left_out(raw):
 @pytest.mark.parametrize("raw", [f"a\n{ASKED[0]}\nb\n", "Two lines say:\nthis\nb\n", f"{ASKED[0]}\n"])
 def test_the_prompt_within_the_text_casts_doubt(raw):
     assert not read_answer(raw, CODE, asked=ASKED).complete
+
+
+def test_what_people_wrote_is_taken_at_its_word():
+    edits = Path(__file__).parents[2] / "datasets" / "edits.jsonl"
+    for line in edits.read_text("utf-8").split("\n")[:-1]:
+        edit = json.loads(line)
+        if edit["task"] != "summarize":
+            answer = read_answer(edit["output"], edit["input"], language=language_of(edit["lang"], None))
+            assert (answer.text, answer.complete) == (edit["output"], True), edit["id"]
