@@ -42,11 +42,12 @@ async def execute(server: LookupServer, params: types.ExecuteCommandParams) -> d
     try:
         order = Order.read(params)
         job.needs_same_text = order.command != SUMMARIZE
-        server.begin(order.uri, job)
         snapshot = Snapshot.of(server.workspace, order.uri)
         if order.version is not None and order.version != snapshot.version:
             raise _Refused(CHANGED)
-        return await _Run(server, order, snapshot, order.piece(snapshot), job, progress).result()
+        run = _Run(server, order, snapshot, order.piece(snapshot), job, progress)
+        server.begin(order.uri, job)  # not before: one that is refused must not end another
+        return await run.result()
     except asyncio.CancelledError:
         job.abandon()
         if job.reason is None:  # the editor cancelled the request itself, and is told so by the protocol

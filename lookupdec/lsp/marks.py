@@ -18,10 +18,13 @@ from dataclasses import dataclass, replace
 from lookupdec.edit.textio import split_bom, split_lines
 
 _MARKED = re.compile(
-    r"""\s* (?P<comment> <!--+ | /[/*]+ | \(\* | \{- | --+ | \#+ | ;+ | %+ | \*+ | ["'!] | rem\b )? \s*
-    (?: lookupdec: | @edit (?: : | (?=\s) ) ) \s* (?P<instruction> \S .*? ) \s* (?: --+> | \*+/ | \*\) | -\} )? \s*""",
+    r"""(?P<comment> <!--+ | /[/*]+ | \(\* | \{- | --+ | \#+ | ;+ | %+ | \*+ | ["'!] | rem\b )? \s*
+    (?: lookupdec: | @edit (?: : | (?=\s) ) ) \s* (?P<instruction> \S .* )""",
     re.IGNORECASE | re.VERBOSE,
 )
+_CLOSED = re.compile(r"(?: (?<!-)--+> | (?<!\*)\*+/ | \*\) | -\} ) \Z", re.VERBOSE)
+_QUOTES = {'"': "vim", "'": "vb", "!": "fortran"}
+"""What begins a comment in one language, and a string or a name in others."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,22 +51,31 @@ class Piece:
         return not self.text[self.start : self.end].strip()
 
 
-def piece_of(text: str, start: int, end: int, *, prose: bool = False, take_marks: bool = True) -> Piece:
-    """Return what to edit where ``text[start:end]`` is selected.
+def piece_of(
+    text: str,
+    start: int,
+    end: int,
+    *,
+    prose: bool = False,
+    language: str | None = None,
+    take_marks: bool = True,
+) -> Piece:
+    """Return what to edit where ``text[start:end]`` is selected; ``language`` is one of ``edit.languages``.
 
     A cursor alone, or one selected character, means the paragraph it stands in. Marks count inside the piece
     and directly above it; where the piece is nothing but marks, the paragraph below them is meant.
     """
     bom, text = split_bom(text)
-    found = _piece(text, max(0, start - len(bom)), max(0, end - len(bom)), prose=prose, take_marks=take_marks)
+    marks = _Marks(prose, language) if take_marks else None
+    found = _piece(text, max(0, start - len(bom)), max(0, end - len(bom)), marks)
     return replace(found, text=bom + found.text, start=len(bom) + found.start, end=len(bom) + found.end)
 
 
-def _piece(text: str, start: int, end: int, *, prose: bool, take_marks: bool) -> Piece:
+def _piece(text: str, start: int, end: int, marks: _Marks | None) -> Piece:
     lines = _Lines(text)
     if len(text[start:end].replace("\r\n", "\n")) <= 1 < len(text):
         start, end = lines.paragraph(lines.at(start))
-    marked = lines.marked(start, end, prose=prose) if take_marks else []
+    marked = lines.marked(start, end, marks) if marks is not None else []
     if not marked:
         return Piece(text, start, end)
     instruction = "\n".join(found for _, found in marked)
@@ -74,6 +86,24 @@ def _piece(text: str, start: int, end: int, *, prose: bool, take_marks: bool) ->
     if not rest[start:end].strip():
         start, end = _Lines(rest).next_paragraph(start)
     return Piece(rest, start, end, instruction)
+
+
+@dataclass(frozen=True, slots=True)
+class _Marks:
+    """What a mark looks like in a text: in ``prose`` it needs no comment."""
+
+    prose: bool
+    language: str | None
+
+    def instruction(self, line: str) -> str:
+        """Return what a line asks for, "" where it is none with a mark."""
+        match = _MARKED.match(line.strip())
+        if match is None or not (self.prose or self._begins_comment(match["comment"] or "")):
+            return ""
+        return _CLOSED.sub("", match["instruction"]).rstrip()
+
+    def _begins_comment(self, mark: str) -> bool:
+        return bool(mark) and _QUOTES.get(mark, self.language) == self.language
 
 
 class _Lines:
@@ -115,19 +145,15 @@ class _Lines:
                 return max(offset, self.starts[number]), self.paragraph(number)[1]
         return offset, offset
 
-    def marked(self, start: int, end: int, *, prose: bool) -> list[tuple[int, str]]:
+    def marked(self, start: int, end: int, marks: _Marks) -> list[tuple[int, str]]:
         """Return the lines with a mark in a piece and directly above it, and what they ask for."""
-        first, last = self.at(start), self.at(max(start, end - 1))
-        while first and self._instruction(first - 1, prose=prose):
-            first -= 1
-        found = [(number, self._instruction(number, prose=prose)) for number in range(first, last + 1)]
-        return [(number, instruction) for number, instruction in found if instruction]
-
-    def _instruction(self, number: int, *, prose: bool) -> str:
         if not self.contents:
-            return ""
-        match = _MARKED.fullmatch(self.contents[number])
-        return match["instruction"] if match and (match["comment"] or prose) else ""
+            return []
+        first, last = self.at(start), self.at(max(start, end - 1))
+        while first and marks.instruction(self.contents[first - 1]):
+            first -= 1
+        found = [(number, marks.instruction(self.contents[number])) for number in range(first, last + 1)]
+        return [(number, instruction) for number, instruction in found if instruction]
 
 
 def _between(removed: Sequence[tuple[int, int]], length: int) -> list[tuple[int, int]]:
