@@ -94,7 +94,7 @@ class _Run:
         piece, snapshot, limit = self.piece, self.snapshot, self.server.max_new_tokens
 
         def work(editor: Editor, on_token: OnToken) -> EditResult:
-            if self.order.command == REWRITE and snapshot.is_prose:
+            if self.order.command == REWRITE and snapshot.is_prose and piece.selection is None:
                 return editor.rewrite(
                     piece.text, instruction, path=snapshot.path, on_token=on_token, max_new_tokens=limit
                 )

@@ -261,6 +261,16 @@ async def test_a_bad_request_is_one_line_with_the_remedy():
             assert message in editor.shown[0] and "\n" not in editor.shown[0]
 
 
+@pytest.mark.parametrize("language", ["python", "markdown"])
+@in_loop
+async def test_a_rewrite_of_a_range_leaves_the_rest_alone(language):
+    async with editing(YIELD) as editor:
+        editor.open("return 1\n\nreturn 2\n\nreturn 3\n", language=language)
+        lines = as_json(selection((2, 0), (2, 8)))
+        assert (await editor.command("lookupdec.rewrite", range=lines, instruction="Yield."))["applied"]
+        assert editor.texts[URI] == "return 1\n\nyield 2\n\nreturn 3\n"
+
+
 @in_loop
 async def test_a_request_that_is_refused_does_not_end_another(tmp_path):
     async with editing(YIELD | {"delay": 0.3, "passes": str(tmp_path / "passes")}) as editor:
