@@ -138,9 +138,9 @@ def edit_many(
     goes on.
 
     Results that ``output`` holds already are not made again; with ``retry``, those with an error and those that
-    are not complete are, once. They must be those of the same items and settings, or ``FileError`` is raised, as
-    it is where another run is writing the file. Earlier answers help to draft later ones, within ``namespace``;
-    those of earlier runs, too.
+    are not complete are, once, also where their items have changed. All others must be those of the same items and
+    settings, or ``FileError`` is raised, as it is where another run is writing the file. Earlier answers help to
+    draft later ones, within ``namespace``; those of earlier runs, too.
     """
     if isinstance(items, Path) and output.exists() and items.exists() and output.samefile(items):
         raise FileError(f"{output} holds the items: name another file for the results")

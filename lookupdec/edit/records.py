@@ -51,17 +51,22 @@ class Results:
 
     def earlier(self, digest: str) -> Record | None:
         """Return the next item's result, where there is one. Raises ``FileError`` where it is another item's."""
-        older = None if self._older is None else self._older.earlier(digest)
+        older = None if self._older is None else next(self._older._found, None)
         record = next(self._found, None)
-        if record is None and older is not None and _is_good(older):
+        if record is not None:
+            self._check(record, digest)
+        elif self._older is not None and older is not None and _is_good(older):
+            self._older._check(older, digest)
             self.append(older, sync=False)
             return older
-        if record is not None and record.get("item_sha256") != digest:
+        return record
+
+    def _check(self, record: Record, digest: str) -> None:
+        if record.get("item_sha256") != digest:
             raise FileError(
                 f"line {self._count} of {self._path} is the result of another item or other settings: "
                 "name a new file"
             )
-        return record
 
     def append(self, record: Record, *, sync: bool = True) -> None:
         """Write the next item's result, and see it on the disk. Raises ``FileError``."""

@@ -303,6 +303,17 @@ def test_bad_results_are_made_again_when_asked_for(tmp_path):
     assert {path.name for path in tmp_path.iterdir()} == {"out.jsonl", "whole.jsonl"}
 
 
+def test_a_bad_item_may_be_mended_before_it_is_tried_again(tmp_path):
+    out = tmp_path / "out.jsonl"
+    items: list[dict[str, Any]] = [ITEMS[0], {"id": 1, "text": 5, "instruction": "x"}, ITEMS[2]]
+    edit_many(Editor(upper()), items, out)
+    items[1] = {**items[1], "text": "mended"}
+    assert edit_many(Editor(upper()), items, out, retry=True).resumed == 2
+    assert [record["text"] for record in records(out)][1] == "MENDED"
+    with pytest.raises(FileError, match="line 2 of .* is the result of another item"):
+        edit_many(Editor(upper()), [items[0], ITEMS[1], items[2]], out, retry=True)
+
+
 def test_a_stopped_retry_keeps_the_old_results_and_goes_on(tmp_path):
     out = tmp_path / "out.jsonl"
     edit_many(Editor(shaky({"text 1", "text 3", "text 5"})), ITEMS[:6], out)
