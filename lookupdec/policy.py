@@ -41,7 +41,8 @@ class CostModel:
     Parameters
     ----------
     per_token
-        0.03 is a CPU with a small model, 0.003 a 7B model on a data-centre GPU.
+        0.03 and 0.003, a 7B model on a data-centre GPU, are what published figures are counted with; what a
+        device takes is measured by ``lookupdec.hf``.
     widths
         The widths of passes where they are fixed, rising, each with its cost in passes of the narrowest one: a
         draft then fills the pass it pays for. ``per_token`` is then the slope to the cheapest.

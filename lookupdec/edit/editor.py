@@ -27,7 +27,7 @@ from lookupdec.limits import PREFIX_BYTES
 from lookupdec.stats import Stats
 
 if TYPE_CHECKING:
-    from lookupdec.hf.models import Exact
+    from lookupdec.hf.loading import Exact
 
 OnToken = Callable[[Chunk], object]
 """Called with every chunk of an answer as it arrives; what it raises ends the generation."""

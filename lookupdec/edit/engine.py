@@ -17,7 +17,7 @@ from lookupdec.stats import Stats, Step
 if TYPE_CHECKING:
     from lookupdec.cache import RollingCache
     from lookupdec.hf import LanguageModel, PrefixCache
-    from lookupdec.hf.models import Exact
+    from lookupdec.hf.loading import Exact
 
 
 class Chunk(Protocol):

@@ -21,7 +21,7 @@ from transformers.integrations.sdpa_attention import sdpa_attention_forward
 from transformers.masking_utils import AttentionMaskInterface, sdpa_mask
 
 from lookupdec.hf import row_attention
-from lookupdec.hf.network import attention_heads, vocabulary_size
+from lookupdec.hf.network import attention_heads, cached_states, read_with_cache, vocabulary_size
 from lookupdec.hf.quick_linear import LINEAR
 from lookupdec.hf.row_linear import LinearRule, RowLinear, find_rule
 
@@ -191,8 +191,6 @@ def _shares_keys(model: PreTrainedModel) -> bool:
 @torch.no_grad()
 def _difference(model: PreTrainedModel) -> str:
     """Compare passes over several tokens with one-token passes on the model; say where they differ."""
-    from lookupdec.hf.target import cached_states, read_with_cache  # it imports this module
-
     generator = torch.Generator().manual_seed(0)
     shape = (1, _PROMPT_TOKENS + max(_TRIED_WIDTHS))
     ids = torch.randint(0, vocabulary_size(model), shape, generator=generator)

@@ -1,8 +1,7 @@
-"""A transformers model as the loop's target, the only file that touches the KV cache. Knows no text."""
+"""A transformers model as the loop's target, over a dynamic KV cache. Knows no text."""
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
@@ -246,19 +245,3 @@ def _shrink_to_window(cache: Any) -> None:
     for layer in cache.layers:
         if getattr(layer, "record_past", False) and layer.get_seq_length() >= layer.sliding_window:
             layer.crop(0)
-
-
-def read_with_cache(model: PreTrainedModel, ids: torch.Tensor, cache: Any) -> tuple[torch.Tensor, Any]:
-    """Run one pass over ``ids`` of shape (1, n) after what the cache holds (None: nothing); return logits and cache."""
-    name = next(name for name in CACHE_NAMES if name in inspect.signature(model.forward).parameters)
-    output = model(input_ids=ids, use_cache=True, return_dict=True, **{name: cache})
-    return output.logits, output[name]
-
-
-def cached_states(cache: Any, start: int, count: int) -> list[torch.Tensor]:
-    """Return the keys and values of ``count`` positions from ``start``, positions first, layer by layer."""
-    return [
-        states[0, :, start : start + count].transpose(0, 1)
-        for layer in cache.layers
-        for states in (layer.keys, layer.values)
-    ]

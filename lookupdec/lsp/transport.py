@@ -49,7 +49,7 @@ def serve(
 ) -> NoReturn:
     """Serve one editor until it leaves, and end the process: with 0 where it asked for that, else with 1.
 
-    ``max_new_tokens`` is the longest answer, None for what the model's context leaves.
+    ``max_new_tokens`` is the longest answer, None for what suits the text: see ``Editor.edit``.
 
     Raises ``InputError`` where the address cannot be used.
     """

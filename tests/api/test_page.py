@@ -19,9 +19,7 @@ pytest.importorskip("axe_playwright_python", reason="the page's tests need axe: 
 from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import Browser, expect
 
-from editor_api.app import embedded_engine
-from editor_api.settings import Settings
-from tests.api.browser import PHONE, Tab, browsing, chromium, tab
+from tests.api.browser import PATIENCE, PHONE, Tab, browsing, chromium, tab
 from tests.api.fakes import PASS, SECONDS, FakeEngine
 from tests.api.serving import Served, serving, until
 
@@ -39,13 +37,12 @@ CHANGED = (
 ).replace("byName []", "byTitle []")
 TEXT = "one\ntwo\nthree\nfour\nfive\nsix\nseven\neight\nnine\n"
 NEW = TEXT.replace("two", "2").replace("eight", "8")
-SLOW = 0.02  # seconds a pass of the reciting engine takes, so that there is time to stop it
 DYING = """
 import sys
 from tests.api.fakes import FakeEngine
 from tests.api.serving import serving
 
-with serving(FakeEngine(answer="abc" * 2000, delay=0.02)) as served:
+with serving(FakeEngine(answer="abc" * 2, pause_after=1)) as served:
     print(served.port, flush=True)
     sys.stdin.read()
 """
@@ -114,7 +111,7 @@ def test_an_example_runs_and_every_token_shows_where_it_came_from(here: Tab, fak
 
 def test_a_run_is_stopped_half_way_and_run_again(here: Tab, fake: FakeEngine) -> None:
     here.load_example("go ")
-    fake.delay = SLOW
+    fake.pause_after = 4
     here.button("Run").click()
     expect(here.by("answer")).not_to_be_empty()
     here.button("Stop").click()
@@ -125,7 +122,7 @@ def test_a_run_is_stopped_half_way_and_run_again(here: Tab, fake: FakeEngine) ->
     assert 0 < len(shown) < len(CHANGED)
     assert CHANGED.startswith(shown)
     expect(here.by("review")).to_be_hidden()
-    fake.delay = 0.0
+    fake.pause_after = None
     here.button("Run").click()
     is_done(here)
     assert here.by("answer").text_content() == CHANGED
@@ -151,13 +148,13 @@ def test_changes_are_accepted_and_rejected_one_by_one(here: Tab, fake: FakeEngin
 
 def test_everything_works_by_keyboard(here: Tab, fake: FakeEngine) -> None:
     write(here, fake)
-    fake.delay = SLOW
+    fake.pause_after = 4
     press = here.page.keyboard.press
     here.by("instruction").press("Control+Enter")
     expect(here.by("answer")).not_to_be_empty()
     press("Escape")
     expect(here.by("status")).to_have_text("Stopped.")
-    fake.delay = 0.0
+    fake.pause_after = None
     press("Tab")
     press("Enter")  # on Run
     is_done(here)
@@ -371,11 +368,11 @@ def test_it_can_be_read_by_screen_readers_and_has_contrast(
 def test_nothing_moves_where_less_motion_is_wanted(
     browser: Browser, fake: FakeEngine, served: Served
 ) -> None:
-    fake.delay = SLOW
+    fake.pause_after = 4
     moving = "document.getAnimations().filter(one => one.effect.getTiming().iterations === Infinity).length"
     for motion, count in (("no-preference", 1), ("reduce", 0)):
         with tab(browser, served.port, reduced_motion=motion) as opened:
-            write(opened, fake, answer=NEW * 20)
+            write(opened, fake)
             opened.button("Run").click()
             expect(opened.by("status")).to_contain_text("Running")
             assert opened.page.evaluate(moving) == count
@@ -395,14 +392,12 @@ def test_the_description_of_the_endpoints_needs_no_other_server(browser: Browser
 
 
 @pytest.mark.model
-def test_the_page_with_the_default_model(browser: Browser) -> None:
-    engine = embedded_engine(Settings())
-    with serving(engine) as served, tab(browser, served.port) as opened:
-        until(lambda: engine.capacity.state != "loading")
+def test_the_page_with_the_default_model(browser: Browser, model_served: Served) -> None:
+    with tab(browser, model_served.port) as opened:
         opened.load_example("toml Update deny.toml")
         opened.page.get_by_text("Settings").click()
         opened.page.get_by_label("Longest answer").fill("40")
         opened.button("Run").click()
-        is_done(opened)
+        expect(opened.by("status")).to_contain_text("Done:", timeout=4 * PATIENCE)
         assert opened.by("answer").locator(".from-file").count() > 0
         assert opened.problems == []

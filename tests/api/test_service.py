@@ -42,19 +42,21 @@ def test_nothing_is_taken_while_the_service_stops(fake: FakeEngine, served: Serv
 
 
 def test_what_runs_may_end_while_the_service_stops(fake: FakeEngine, served: Served) -> None:
-    fake.delay = 0.1
+    fake.pause_after = 1
     answers: list[bytes] = []
     asking = threading.Thread(target=lambda: answers.append(served.raw(chat_body(stream=True))[1]))
     asking.start()
     until(lambda: fake.jobs)
     served.server.handle_exit(signal.SIGTERM, None)
+    assert fake.state == "stopping"
+    fake.jobs[0].pause_after = None
     asking.join()
     assert events(answers[0])[-1]["choices"][0]["finish_reason"] == "stop"
     until(lambda: not served.server.servers[0].is_serving())
 
 
 def test_what_runs_too_long_is_told(fake: FakeEngine) -> None:
-    fake.delay = 0.2
+    fake.pause_after = 0
     with serving(fake, drain_seconds=0.05) as served:
         answers: list[tuple[bytes, bytes]] = []
         asking = threading.Thread(target=lambda: answers.append(served.raw(chat_body())))
@@ -110,7 +112,7 @@ def test_metrics_count_what_the_service_itself_ends(path: str) -> None:
 def test_metrics_count_no_end_of_what_a_client_left(
     fake: FakeEngine, served: Served, *, stream: bool
 ) -> None:
-    fake.delay, fake.cached = 0.1, 5
+    fake.pause_after, fake.cached = 1, 5
     with served.sent(chat_body(stream=stream)):
         until(lambda: CACHED in served.client.get("/metrics").text.splitlines())
     until(lambda: fake.jobs[0].stopped)
@@ -173,15 +175,17 @@ def test_texts_are_read_on_no_thread_that_others_wait_for(
     assert len({id(job.request.reference) for job in fake.jobs}) == 1
 
 
-def test_answers_share_the_deadline_of_their_request(fake: FakeEngine, served: Served) -> None:
-    fake.delay = 0.05  # four times for each answer
-    first, *_, last = served.chat(n=8, temperature=1, deadline=0.6).json()["choices"]
+def test_answers_share_the_deadline_of_their_request(
+    fake: FakeEngine, served: Served, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("editor_api.work.monotonic", fake.clock(20))  # four passes for each answer
+    first, *_, last = served.chat(n=8, temperature=1, deadline=230).json()["choices"]
     assert first["finish_reason"] == "stop"
     assert last["finish_reason"] == "length"
     assert last["message"]["content"] == ""
     left = [job.request.deadline for job in fake.jobs]
-    assert len(left) < 8
-    assert all(later < earlier - fake.delay for earlier, later in zip(left, left[1:], strict=False))
+    assert len(left) == 3
+    assert all(later < earlier - 4 * 20 for earlier, later in zip(left, left[1:], strict=False))
 
 
 def test_a_request_without_time_is_told(

@@ -362,8 +362,12 @@ from lookupdec.edit import Editor
 from lookupdec.edit.pipeline import edit_many
 from tests.edit.scripted import ScriptedEngine
 
+items = int(sys.argv[3])  # then it waits to be killed
+
 def slowly(text):
-    time.sleep(0.01)
+    global items
+    items -= 1
+    time.sleep(0.01 if items >= 0 else 3600)
     return text.upper() * 20
 
 print("ready", flush=True)
@@ -380,25 +384,26 @@ def test_killed_at_random_points_a_run_ends_as_if_it_had_not_been(tmp_path):
     ]
     source.write_text("".join(json.dumps(item) + "\n" for item in items))
     whole, out = tmp_path / "whole.jsonl", tmp_path / "out.jsonl"
-    subprocess.run([sys.executable, "-c", WORKER, source, whole], check=True, stdout=subprocess.DEVNULL)
-    random_delay = random.Random(0)
-    kills = 0
-    while True:
-        worker = subprocess.Popen([sys.executable, "-c", WORKER, source, out], stdout=subprocess.PIPE)
-        assert worker.stdout is not None
-        with worker.stdout:
+
+    def command(place: Path, n_items: int) -> list[str]:
+        return [sys.executable, "-c", WORKER, str(source), str(place), str(n_items)]
+
+    subprocess.run(command(whole, 60), check=True, stdout=subprocess.DEVNULL)
+    chance = random.Random(0)
+    for _ in range(7):
+        enough = len(whole_lines(out)) + chance.randint(0, 6)
+        with subprocess.Popen(command(out, 8), stdout=subprocess.PIPE) as worker:
+            assert worker.stdout is not None
             worker.stdout.readline()
-            time.sleep(random_delay.uniform(0.0, 0.4))
+            while len(whole_lines(out)) < enough and worker.poll() is None:
+                time.sleep(0.001)
+            time.sleep(chance.uniform(0.0, 0.03))  # somewhere between two results, or in one
             worker.kill()
-        if worker.wait() == 0:
-            break
-        kills += 1
+        assert worker.returncode == -signal.SIGKILL
         seen = [record["id"] for record in map(json.loads, whole_lines(out))]
         assert seen == list(range(len(seen)))
-        if kills == 8:
-            subprocess.run([sys.executable, "-c", WORKER, source, out], check=True, stdout=subprocess.DEVNULL)
-            break
-    assert kills >= 2
+        assert len(seen) >= enough
+    subprocess.run(command(out, 60), check=True, stdout=subprocess.DEVNULL)
     assert without_times(out) == without_times(whole)
 
 

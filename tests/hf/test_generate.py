@@ -5,7 +5,6 @@ from __future__ import annotations
 import itertools
 import sys
 import threading
-import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from typing import Any, cast
@@ -353,8 +352,12 @@ def test_a_model_without_a_context_length_needs_a_limit() -> None:
     assert len(generate(model, [1, 2], Settings(max_new_tokens=3), drafter=NaiveCopier()).ids) == 3
 
 
-def test_the_clock_of_a_stream_starts_with_its_consumer(tiny: LanguageModel) -> None:
+def test_the_clock_of_a_stream_starts_with_its_consumer(
+    tiny: LanguageModel, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now = [0.0]
+    monkeypatch.setattr(sys.modules["lookupdec.hf.generate"], "monotonic", lambda: now[0])
     prompt, settings = reciting(tiny, "abc", deadline=5.0)
     chunks = stream(tiny, prompt, settings, drafter=NaiveCopier())
-    time.sleep(0.01)
+    now[0] = 10.0
     assert "".join(chunk.text for chunk in chunks) == "abc"

@@ -16,7 +16,7 @@ import torch
 from torch.nn import functional
 from transformers import AutoModelForCausalLM
 
-from lookupdec.hf import LanguageModel, Settings, bitwise, generate
+from lookupdec.hf import LanguageModel, Settings, bitwise, generate, load
 from lookupdec.hf import quick_linear as quick
 from tests.hf.drafters import Known
 from tests.hf.tiny import plain, random_prompt, tiny_model, wrap
@@ -227,7 +227,9 @@ def test_a_prepared_model_takes_an_adapter(monkeypatch: pytest.MonkeyPatch) -> N
 
 
 @pytest.mark.model
-def test_the_default_model_is_quick_where_that_pays(default_model: LanguageModel) -> None:
-    layers = [module for module in default_model.model.modules() if isinstance(module, torch.nn.Linear)]
-    are_quick = [type(module) is quick.QuickLinear for module in layers]
-    assert all(are_quick) or not any(are_quick)
+@pytest.mark.parametrize("pays", [True, False])
+def test_the_default_model_is_quick_where_that_pays(monkeypatch: pytest.MonkeyPatch, *, pays: bool) -> None:
+    monkeypatch.setattr(quick, "WORTH_IT", float("inf") if pays else 0.0)
+    model = load(measure_cost=False).model
+    layers = [module for module in model.modules() if isinstance(module, torch.nn.Linear)]
+    assert {type(module) for module in layers} == {quick.QuickLinear if pays else torch.nn.Linear}

@@ -12,7 +12,7 @@ from transformers.cache_utils import QuantizedLayer
 
 from lookupdec.errors import InputError, UnsupportedCacheError
 from lookupdec.hf import LanguageModel, Settings, custom_generate, generate
-from lookupdec.hf.target import read_with_cache
+from lookupdec.hf.network import read_with_cache
 from tests.hf.drafters import Alternating, Garbage, Known, NaiveCopier
 from tests.hf.tiny import FAMILIES, byte_tokenizer, plain, random_prompt, tiny_model
 
