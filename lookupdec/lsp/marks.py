@@ -141,7 +141,7 @@ class _Lines:
     def next_paragraph(self, offset: int) -> tuple[int, int]:
         """Return the first paragraph at or below a character, empty where there is none."""
         for number in range(self.at(offset), len(self.contents)):
-            if self.is_text(number) and self.starts[number + 1] > offset:
+            if self.is_text(number) and self.starts[number] + len(self.contents[number]) > offset:
                 return max(offset, self.starts[number]), self.paragraph(number)[1]
         return offset, offset
 

@@ -157,7 +157,7 @@ def test_a_selection_that_begins_inside_the_mark():
     assert (found.instruction, chosen(found)) == ("use pathlib", "def one():")
 
 
-@pytest.mark.parametrize("text", ["x", "x\n", "# lookupdec: y", "\ufeff", ""])
+@pytest.mark.parametrize("text", ["x", "x\n", "# lookupdec: y", "\ufeff", "", "x\r\n# lookupdec: y\n"])
 def test_the_smallest_texts(text):
     for start in range(len(text) + 1):
         for end in range(start, len(text) + 1):
