@@ -161,6 +161,13 @@ class ModelEngine:
         """The numbers it computes with."""
         return str(self.model.dtype).removeprefix("torch.")
 
+    @property
+    def arithmetic(self) -> str:
+        """Which of the modes of ``exact`` it is in: "bitwise", "fixed" or "fast"."""
+        if self.model.is_bitwise:
+            return "bitwise"
+        return "fixed" if self.model.passes is not None and self.model.passes.one_width else "fast"
+
     def decode(self, ids: Sequence[int]) -> str:
         """Return the text of some tokens alone."""
         text = self.model.tokenizer.decode(

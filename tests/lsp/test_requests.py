@@ -273,6 +273,30 @@ async def test_a_bad_request_is_one_line_with_the_remedy():
             assert message in editor.shown[0] and "\n" not in editor.shown[0]
 
 
+@pytest.mark.parametrize("language", ["python", "markdown"])
+@in_loop
+async def test_a_rewrite_of_a_range_leaves_the_rest_alone(language):
+    async with editing(YIELD) as editor:
+        editor.open("return 1\n\nreturn 2\n\nreturn 3\n", language=language)
+        lines = as_json(selection((2, 0), (2, 8)))
+        assert (await editor.command("lookupdec.rewrite", range=lines, instruction="Yield."))["applied"]
+        assert editor.texts[URI] == "return 1\n\nyield 2\n\nreturn 3\n"
+
+
+@in_loop
+async def test_a_request_that_is_refused_does_not_end_another(tmp_path):
+    async with editing(YIELD | {"delay": 0.3, "passes": str(tmp_path / "passes")}) as editor:
+        editor.open(TEXT)
+        answer = editor.start("lookupdec.rewrite", instruction="Yield.")
+        await editor.until(lambda: (tmp_path / "passes").exists())
+        blank = as_json(selection((2, 0), (2, 0)))
+        for given in ({"version": 99, "instruction": "x"}, {"range": blank, "instruction": "x"}):
+            assert not (await editor.command("lookupdec.edit", range=given.pop("range", TWO), **given))[
+                "applied"
+            ]
+        assert (await answer)["applied"]
+
+
 @in_loop
 async def test_an_unknown_command_is_an_error_of_the_protocol():
     async with editing() as editor:
