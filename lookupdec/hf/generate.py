@@ -163,7 +163,7 @@ def stream(
     target = target_for(model, prepared, chooser, limit=limit)
     expected = _reference(model, reference)
 
-    kept = KeptPrefix(prefixes if model.may_resume else None, target, ids, namespace)
+    kept = KeptPrefix(prefixes if model.may_resume(len(ids)) else None, target, ids, namespace)
 
     def steps(stats: Stats) -> Generator[Step, None, None]:
         try:

@@ -32,6 +32,7 @@ from lookupdec.hf.memory import check_fits, kv_bytes_per_token
 from lookupdec.hf.network import vocabulary_size
 from lookupdec.hf.passes import FixedPasses, Passes
 from lookupdec.hf.quick_linear import prepare_quick
+from lookupdec.hf.rope import rope_of
 from lookupdec.hf.watch import CostWatch, Watch, usual_cost
 from lookupdec.installed import DEFAULT_MODEL
 from lookupdec.policy import CostModel
@@ -81,10 +82,15 @@ class LanguageModel:
             return replace(self, watch=self.passes.watched())
         return replace(self, watch=CostWatch(measure_cost(replace(self, watch=None))))
 
-    @property
-    def may_resume(self) -> bool:
-        """Whether a prompt may be read on from where an earlier request stopped, which rounds differently."""
-        return not self.is_bitwise and (self.passes is None or not self.passes.one_width)
+    def may_resume(self, length: int) -> bool:
+        """Whether a prompt of so many tokens may be read on from where an earlier request stopped.
+
+        Not where that rounds differently and must not, and not where a long prompt is read with other rotary positions.
+        """
+        rope = rope_of(self.model)
+        if self.is_bitwise or (self.passes is not None and self.passes.one_width):
+            return False
+        return rope is None or length <= rope.shortest
 
     @property
     def device(self) -> torch.device:

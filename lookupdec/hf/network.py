@@ -19,10 +19,14 @@ class Heads:
     size: int
 
 
+def inner_model(model: Any) -> Any:
+    """Return the model inside where one is an adapter's, else the model."""
+    return model.get_base_model() if hasattr(model, "get_base_model") else model
+
+
 def parameters_of(model: Any) -> set[str]:
     """Return the names of what a model's forward takes; those of the model inside where it is an adapter's."""
-    inner = model.get_base_model() if hasattr(model, "get_base_model") else model
-    return set(inspect.signature(inner.forward).parameters)
+    return set(inspect.signature(inner_model(model).forward).parameters)
 
 
 def vocabulary_size(model: Any) -> int:

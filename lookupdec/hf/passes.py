@@ -24,6 +24,7 @@ from lookupdec.hf.fixed_width import WIDTHS, Lane, Progress
 from lookupdec.hf.network import CACHE_NAMES, parameters_of
 from lookupdec.hf.pass_check import draft_dependence, static_difference
 from lookupdec.hf.prefill import ResumableTarget
+from lookupdec.hf.rope import rope_of
 from lookupdec.hf.target import ModelTarget, check_model
 from lookupdec.hf.watch import WatchedTarget, WidthWatch
 
@@ -241,5 +242,8 @@ def _seconds(lane: Lane) -> dict[int, float]:
 
 def _longest_context(model: PreTrainedModel) -> int | None:
     config: Any = model.config.get_text_config(decoder=True)
-    length = getattr(config, "max_position_embeddings", None)
+    length, rope = getattr(config, "max_position_embeddings", None), rope_of(model)
+    if rope is not None:
+        # Longer texts have other rotary positions: padding must not reach there, and passes that go there are cut.
+        return rope.shortest
     return int(length) if length else None
