@@ -11,7 +11,7 @@ from transformers import PreTrainedModel
 from transformers.cache_utils import Cache, DynamicLayer, DynamicSlidingWindowLayer, QuantizedLayer
 
 from lookupdec.errors import InputError, UnsupportedCacheError
-from lookupdec.hf.bitwise import one_token_arithmetic
+from lookupdec.hf.bitwise import one_token_arithmetic, renew
 from lookupdec.hf.choose import Chooser
 from lookupdec.hf.network import CACHE_NAMES, vocabulary_size
 from lookupdec.hf.prefixes import States
@@ -64,6 +64,7 @@ class ModelTarget:
         self._turn = turn_of(model, self._rope)
         self._prompt_positions = self._positions
         self._unread = 0  # ids at the end of the last draft that no pass has read
+        renew(model)
 
     def resume(self, states: States) -> None:
         """Fill the empty cache with the states of the prompt's beginning, which is not read again."""
@@ -72,7 +73,7 @@ class ModelTarget:
             self.cache.update(keys, values, number)
 
     def states(self) -> States:
-        """Return what the cache holds now; empty where its layers keep less than all positions, or rotated otherwise."""
+        """Return what the cache holds; empty where its layers keep less than all positions, or rotated otherwise."""
         if any(type(layer) is not DynamicLayer or not layer.is_initialized for layer in self.cache.layers):
             return ()
         if self._rope is not None and self.cache.get_seq_length() > self._rope.shortest:
@@ -178,8 +179,8 @@ class ModelTarget:
     def _cross(self) -> torch.Tensor:
         """Read the token beyond a length of the rope; some models then read the whole text anew, so they get all."""
         text = self._chooser.ids.to(self._model.device)
-        if self._prompt_positions is not None:
-            asked = self._prompt_positions
+        asked = self._prompt_positions
+        if asked is not None and self._positions is not None:
             last, steps = asked[..., -1:], torch.arange(1, text.shape[1] + 1, device=asked.device)
             self._positions = torch.cat(
                 [asked, last + steps[: int(self._positions.max() - last.max())]], dim=-1
