@@ -13,6 +13,7 @@ from lookupdec.decode import Drafter, decode
 from lookupdec.draft import CopyDrafter
 from lookupdec.errors import ContextFullError, InputError
 from lookupdec.hf.choose import Chooser, Record
+from lookupdec.hf.draft_check import check_drafts
 from lookupdec.hf.fixed_target import FixedTarget
 from lookupdec.hf.passes import FixedPasses
 from lookupdec.hf.quick_linear import prepare_quick
@@ -68,6 +69,7 @@ def custom_generate(
         # Newer versions of transformers note it there.
         length: int | None = getattr(generation_config, "_mask_length", None)
         target = ModelTarget(model, model_kwargs, chooser, prefill_chunk=chunk, mask_length=length)
+        check_drafts(model, length=generation_config.max_length)
 
     def is_last(_token: int) -> bool:
         scores = tuple(record.scores) if record.keep_scores else None

@@ -109,7 +109,7 @@ def _is_spaced(wide: torch.Tensor, weight: torch.Tensor) -> bool:
     word = torch.int64 if whole else torch.uint8
     mine, theirs = wide.view(word), weight.detach().view(word)
     block = _ONE_ROW_BLOCK * weight.element_size() // word.itemsize
-    pieces = enumerate(theirs.split(block, dim=-1))
+    pieces = enumerate(torch.split(theirs, block, dim=-1))
     return all(
         torch.equal(mine[:, 2 * number * block :][:, : piece.shape[1]], piece) for number, piece in pieces
     )

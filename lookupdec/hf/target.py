@@ -19,7 +19,7 @@ from lookupdec.hf.quick_linear import quick_passes
 from lookupdec.hf.rope import rope_of, turn_of
 from lookupdec.ids import Ids
 
-_REMEDY = "use a model with plain or sliding-window attention and a dynamic cache, or plain generate"
+REMEDY = "use a model with plain or sliding-window attention and a dynamic cache, or plain generate"
 _KNOWN_INPUTS = {*CACHE_NAMES, "attention_mask", "position_ids", "use_cache", "logits_to_keep"}
 
 
@@ -242,7 +242,7 @@ class ModelTarget:
 def check_model(model: PreTrainedModel) -> None:
     """Refuse models whose decoding is not one growing text."""
     if model.config.is_encoder_decoder:
-        raise UnsupportedCacheError(f"{type(model).__name__} is an encoder-decoder model: {_REMEDY}")
+        raise UnsupportedCacheError(f"{type(model).__name__} is an encoder-decoder model: {REMEDY}")
     # peft lends a model its own way of preparing inputs while it generates.
     owner: Any = getattr(model.prepare_inputs_for_generation, "__self__", model)
     adapter: Any = getattr(owner, "active_peft_config", None)
@@ -277,21 +277,21 @@ def is_ids_alone(ids: torch.Tensor, inputs: Mapping[str, Any]) -> bool:
 def check_cache(cache: Any, model: PreTrainedModel) -> None:
     """Refuse a cache that cannot give back what it has read, by name and with the remedy."""
     if cache is None:
-        raise UnsupportedCacheError(f"{type(model).__name__} was given no KV cache: {_REMEDY}")
+        raise UnsupportedCacheError(f"{type(model).__name__} was given no KV cache: {REMEDY}")
     if not isinstance(cache, Cache) or not hasattr(cache, "layers"):
         raise UnsupportedCacheError(
-            f"{type(cache).__name__} of {type(model).__name__} cannot be rolled back: {_REMEDY}"
+            f"{type(cache).__name__} of {type(model).__name__} cannot be rolled back: {REMEDY}"
         )
     for layer in cache.layers:
         if not _can_roll_back(layer):
             names = f"{type(layer).__name__} in the cache of {type(model).__name__}"
-            raise UnsupportedCacheError(f"{names} cannot be rolled back: {_REMEDY}")
+            raise UnsupportedCacheError(f"{names} cannot be rolled back: {REMEDY}")
     if getattr(cache, "offloading", False) and model.device.type == "cpu":
         raise UnsupportedCacheError(
             f"an offloaded {type(cache).__name__} needs a CUDA device: leave out cache_implementation"
         )
     if cache.is_compileable:
-        raise UnsupportedCacheError(f"{type(cache).__name__} is static and cannot be rolled back: {_REMEDY}")
+        raise UnsupportedCacheError(f"{type(cache).__name__} is static and cannot be rolled back: {REMEDY}")
 
 
 def _can_roll_back(layer: Any) -> bool:
