@@ -67,6 +67,7 @@ class _LogitsOnly:
 
     def __init__(self, ids: torch.Tensor) -> None:
         self.ids = ids
+        self.length = ids.shape[1]
 
     def choices(self, logits: torch.Tensor) -> Iterator[int]:
         self.logits = logits.float()

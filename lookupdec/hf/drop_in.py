@@ -80,8 +80,8 @@ def custom_generate(
     try:
         for _ in decode(target, drafter, input_ids[0].tolist(), limit=limit, is_last=is_last, stats=stats):
             pass
-        target.finish()
     finally:
+        target.finish()
         target.release()
     sequences = chooser.ids.clone().to(input_ids.device)
     if not keeps:

@@ -64,6 +64,7 @@ class ModelTarget:
         self._turn = turn_of(model, self._rope)
         self._prompt_positions = self._positions
         self._unread = 0  # ids at the end of the last draft that no pass has read
+        self._before_step: tuple[int, int] | None = None  # ids in the cache, ids chosen
         renew(model)
 
     def resume(self, states: States) -> None:
@@ -124,6 +125,7 @@ class ModelTarget:
 
     def step(self, ids: Sequence[int]) -> Iterator[int]:
         """Read ``ids``, in one pass where the model's positions allow it, and give the choice after each."""
+        self._before_step = self.cache.get_seq_length(), self._chooser.length
         count = len(ids) if self._rope is None else self._width(len(ids))
         logits = self._read(ids[:count])
         if count == len(ids):
@@ -152,7 +154,7 @@ class ModelTarget:
 
     def _text_read(self) -> int:
         # The last choice is the first id of the next pass.
-        return self._chooser.ids.shape[1] - 1
+        return self._chooser.length - 1
 
     def _read(self, ids: Sequence[int]) -> torch.Tensor:
         # [ids, vocabulary]: the logits of one pass.
@@ -204,7 +206,16 @@ class ModelTarget:
             self._positions = self._positions[..., -1:] - back
 
     def finish(self) -> None:
-        """Leave the cache as plain decoding would: nothing is recorded for a rollback any more."""
+        """Leave the cache as plain decoding would, also where a callback raised amid a draft.
+
+        It holds what was accepted, and nothing is recorded for a rollback any more.
+        """
+        if self._before_step is not None:
+            read, chosen = self._before_step
+            keep = read + self._chooser.length - chosen + self._chooser.is_choosing
+            for layer in self.cache.layers:
+                if (extra := layer.get_seq_length() - keep) > 0:
+                    layer.crop(-extra)
         _shrink_to_window(self.cache)
         for layer in self.cache.layers:
             if hasattr(layer, "record_past"):

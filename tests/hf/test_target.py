@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 import torch
-from transformers import Cache, DynamicCache
+from transformers import Cache, DynamicCache, LogitsProcessor
 from transformers.cache_utils import QuantizedLayer
 
 from lookupdec.errors import InputError, UnsupportedCacheError
@@ -254,6 +254,53 @@ def test_a_cache_of_the_callers_own_is_continued(family: str) -> None:
             ids = torch.cat([result.sequences, torch.tensor([[5, 6, 7]])], dim=-1)
         outputs.append((ids.tolist(), [layer.keys.shape for layer in cache.layers], cache.get_seq_length()))
     assert outputs[0] == outputs[1]
+
+
+class Broken(Exception):
+    """What a callback raises."""
+
+
+class BreaksOff(LogitsProcessor):  # type: ignore[misc, no-untyped-call, unused-ignore]
+    """Serves as a logits processor or as a stopping criterion, and raises at its n-th call."""
+
+    def __init__(self, calls: int) -> None:
+        self.left = calls
+        self.ids = torch.empty(0)
+
+    def __call__(self, input_ids: torch.Tensor, scores: Any) -> Any:
+        self.left -= 1
+        if not self.left:
+            self.ids = input_ids.clone()
+            raise Broken
+        return scores
+
+    def as_criterion(self, input_ids: torch.Tensor, _scores: Any, **_: Any) -> torch.Tensor:
+        self(input_ids, None)
+        return torch.tensor([False])
+
+
+@pytest.mark.parametrize("where", ["stopping_criteria", "logits_processor"])
+@pytest.mark.parametrize("family", ["llama", "mistral", "gemma3_text"])
+def test_a_cache_is_left_as_plain_decoding_does_where_a_callback_raises(family: str, where: str) -> None:
+    model, prompt = tiny_model(family, 3), (random_prompt(5) * 2)[:20]
+    text = plain(model, prompt, max_new_tokens=30, do_sample=False)
+    for calls in (1, 2, 5, 9):
+        left = []
+        for extra in ({}, {"custom_generate": custom_generate, "drafter": Known(text, most=9)}):
+            cache: Any = DynamicCache(config=model.config)
+            callback, keyword = BreaksOff(calls), {cache_keyword(model): cache}
+            given = callback if where == "logits_processor" else callback.as_criterion
+            options: dict[str, Any] = {"max_new_tokens": 30, "do_sample": False}
+            with pytest.raises(Broken):
+                plain(model, prompt, **options, **keyword, **{where: [given]}, **extra)
+            layers = [(layer.keys.shape, getattr(layer, "record_past", False)) for layer in cache.layers]
+            left.append((cache.get_seq_length(), layers, callback.ids.tolist()))
+            # It can be continued.
+            options["max_new_tokens"] = 50 - callback.ids.shape[1]
+            if cache.get_seq_length() < callback.ids.shape[1]:
+                continued = plain(model, callback.ids[0].tolist(), **options, **keyword)
+                assert callback.ids[0, 20:].tolist() + continued == text
+        assert left[0] == left[1]
 
 
 @pytest.mark.parametrize(("cached", "new"), [(5, 8), (16, 3), (4, 4)])
