@@ -206,11 +206,12 @@ def _why_not(model: PreTrainedModel, rules: Mapping[str, LinearRule]) -> str:
 
 
 def _shares_keys(model: PreTrainedModel) -> bool:
-    heads = attention_heads(model)
+    kinds = set(attention_heads(model))
     usual = model.dtype == torch.bfloat16 and model.device.type == "cpu"
-    if heads is None or not usual:
-        return False
-    return row_attention.is_same_as_torch(heads.queries, heads.keys, heads.size, heads.size**-0.5)
+    return bool(kinds and usual) and all(
+        row_attention.is_same_as_torch(heads.queries, heads.keys, heads.size, heads.size**-0.5)
+        for heads in kinds
+    )
 
 
 @torch.no_grad()

@@ -34,12 +34,23 @@ def vocabulary_size(model: Any) -> int:
     return int(model.get_input_embeddings().num_embeddings)
 
 
-def attention_heads(model: Any) -> Heads | None:
-    """Return the heads of a model by its config; None for one without attention."""
+def by_layer(config: Any, name: str) -> list[Any]:
+    """Return what a config says by a name, layer by layer; None where it says nothing.
+
+    A config whose layers vary refuses to be asked for all at once.
+    """
+    if name in (getattr(config, "per_layer_attributes", None) or ()):
+        return [getattr(layer, name, None) for layer in config.per_layer_config]
+    return [getattr(config, name, None)] * int(getattr(config, "num_hidden_layers", 1))
+
+
+def attention_heads(model: Any) -> list[Heads]:
+    """Return the heads of each layer of a model by its config; empty for one without attention."""
     config = model.config.get_text_config(decoder=True)
-    queries = getattr(config, "num_attention_heads", None)
-    if queries is None:
-        return None
-    keys = getattr(config, "num_key_value_heads", None) or queries
-    size = getattr(config, "head_dim", None) or config.hidden_size // queries
-    return Heads(int(queries), int(keys), int(size))
+    names = ("num_attention_heads", "num_key_value_heads", "head_dim", "hidden_size")
+    layers = zip(*(by_layer(config, name) for name in names), strict=True)
+    return [
+        Heads(int(queries), int(keys or queries), int(size or hidden // queries))
+        for queries, keys, size, hidden in layers
+        if queries is not None
+    ]

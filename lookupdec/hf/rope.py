@@ -14,7 +14,7 @@ from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from typing import Any
 
-from lookupdec.hf.network import inner_model
+from lookupdec.hf.network import by_layer, inner_model
 
 _turns: weakref.WeakKeyDictionary[Any, threading.Lock] = weakref.WeakKeyDictionary()
 _making = threading.Lock()
@@ -47,13 +47,11 @@ class Rope:
 def rope_of(model: Any) -> Rope | None:
     """Return where the frequencies of a model change by its config; None for the many where they never do."""
     config = model.config.get_text_config(decoder=True)
-    given = getattr(config, "rope_parameters", None)
-    if not isinstance(given, Mapping):
-        return None
-    # Some models give every type of layer parameters of its own.
-    kinds = (
-        [given] if "rope_type" in given else [kind for kind in given.values() if isinstance(kind, Mapping)]
-    )
+    kinds: list[Mapping[str, Any]] = []
+    for given in by_layer(config, "rope_parameters"):
+        if isinstance(given, Mapping) and given not in kinds:
+            # Some models give every type of layer parameters of its own.
+            kinds += [kind for kind in (given, *given.values()) if isinstance(kind, Mapping)]
     context = getattr(config, "max_position_embeddings", None)
     lengths, every_from = set(), None
     for kind in kinds:
