@@ -27,10 +27,12 @@ from lookupdec.draft import CopyDrafter
 from lookupdec.errors import ContextFullError, InputError
 from lookupdec.hf.choose import Chooser, CountPenalty
 from lookupdec.hf.logprobs import LogprobRecord, TokenLogprob
-from lookupdec.hf.models import LanguageModel, Prompt
+from lookupdec.hf.models import LanguageModel
+from lookupdec.hf.network import vocabulary_size
 from lookupdec.hf.passes import target_for
 from lookupdec.hf.prefill import KeptPrefix
 from lookupdec.hf.prefixes import PrefixCache
+from lookupdec.hf.prompts import Prompt
 from lookupdec.hf.settings import Settings
 from lookupdec.hf.target import check_model
 from lookupdec.hf.text import TextStream
@@ -284,6 +286,7 @@ def prepare_inputs(model: PreTrainedModel, ids: list[int], settings: Settings, l
     Raises ``UnsupportedCacheError``, and ``InputError`` for settings that it refuses.
     """
     check_model(model)
+    settings.check_ids(vocabulary_size(model))
     transformers_model: Any = model
     batch = torch.tensor([ids], device=model.device)
     processors: list[LogitsProcessor] = []

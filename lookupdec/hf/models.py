@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import contextlib
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Literal, get_args
+from typing import Any, Literal, cast, get_args
 
-import numpy as np
-import numpy.typing as npt
 import torch
 from huggingface_hub import HfApi
 from huggingface_hub.errors import GatedRepoError, HFValidationError, RepositoryNotFoundError
@@ -31,17 +29,12 @@ from lookupdec.hf.fixed_width import Progress
 from lookupdec.hf.memory import check_fits, kv_bytes_per_token
 from lookupdec.hf.network import vocabulary_size
 from lookupdec.hf.passes import FixedPasses, Passes
+from lookupdec.hf.prompts import Message, Prompt, sorted_prompt
 from lookupdec.hf.quick_linear import prepare_quick
 from lookupdec.hf.rope import rope_of
 from lookupdec.hf.watch import CostWatch, Watch, usual_cost
 from lookupdec.installed import DEFAULT_MODEL
 from lookupdec.policy import CostModel
-
-Message = Mapping[str, Any]
-"""One chat message: ``role``, ``content``, and what else the model's chat template knows."""
-
-Prompt = str | Sequence[Message] | Sequence[int] | npt.NDArray[np.integer]
-"""Plain text, chat messages, or token ids."""
 
 Exact = Literal["auto", "bitwise", "fixed", "fast"]
 """How passes over drafts compute; see ``load``."""
@@ -129,18 +122,18 @@ class LanguageModel:
         """Return the ids of a prompt.
 
         A string is tokenised as the tokenizer does by default. Chat messages go through the model's chat
-        template; where the last one is the assistant's, the output continues it. Ids are checked and kept.
+        template; where the last one is the assistant's, the output continues it. Ids are checked and kept, be they a
+        list, an array or tensor with one row, or under ``input_ids`` of what a tokenizer returned.
 
         Raises ``InputError`` where there is nothing to read or the tokenizer cannot take it.
         """
-        if isinstance(prompt, str):
-            ids = self._tokenize(prompt, add_special_tokens=True)
+        given = sorted_prompt(prompt)
+        if isinstance(given, str):
+            ids = self._tokenize(given, add_special_tokens=True)
+        elif given and isinstance(given[0], Mapping):
+            ids = self._apply_chat_template(given)
         else:
-            messages = [dict(item) for item in prompt if isinstance(item, Mapping)]
-            tokens = [int(item) for item in prompt if not isinstance(item, Mapping)]
-            if messages and tokens:
-                raise InputError("the prompt mixes messages and ids: give one kind")
-            ids = self._apply_chat_template(messages) if messages else tokens
+            ids = cast(list[int], given)
         if not ids:
             raise InputError("the prompt is empty: give at least one token")
         size = self.vocabulary_size
@@ -161,13 +154,13 @@ class LanguageModel:
             for token in self.tokenizer.encode(text, add_special_tokens=add_special_tokens, verbose=False)
         ]
 
-    def _apply_chat_template(self, messages: list[dict[str, Any]]) -> list[int]:
+    def _apply_chat_template(self, messages: list[Message]) -> list[int]:
         if not self.tokenizer.chat_template:
             raise InputError(f"{self.name} has no chat template: give the prompt as a string")
         continues = messages[-1].get("role") == "assistant"
         try:
             text = self.tokenizer.apply_chat_template(
-                messages,
+                [dict(message) for message in messages],
                 tokenize=False,
                 add_generation_prompt=not continues,
                 continue_final_message=continues,

@@ -17,7 +17,8 @@ from transformers import LogitsProcessorList
 
 from lookupdec.errors import first_line
 from lookupdec.hf.generate import Generation, eos_ids, generate, prepare_inputs, room
-from lookupdec.hf.models import LanguageModel, Prompt
+from lookupdec.hf.models import LanguageModel
+from lookupdec.hf.prompts import Prompt
 from lookupdec.hf.settings import Settings
 from lookupdec.stats import Stats
 
