@@ -196,7 +196,7 @@ class _Ending:
         self._text = TextStream(model.tokenizer, (*settings.stop_strings, *_own_stop_strings(model)))
         self._pieces: list[str] = []
         self._is_eos = stops_at(eos_ids(config))
-        self._seconds = settings.deadline
+        self._seconds = config.max_time if settings.deadline is None else settings.deadline
         self._ends_at = 0.0
 
     def begin(self) -> None:
@@ -302,12 +302,21 @@ def prepare_inputs(model: PreTrainedModel, ids: list[int], settings: Settings, l
             attention_mask=torch.ones_like(batch),
             logits_processor=LogitsProcessorList(processors),
             custom_generate=_hand_over,
+            **_several_undone(model, settings),
             **settings.generation_overrides(limit),
         )
     except ValueError as error:
         raise InputError(" ".join(str(error).split())) from error
     assert isinstance(prepared, Prepared)
     return prepared
+
+
+def _several_undone(model: PreTrainedModel, settings: Settings) -> dict[str, GenerationConfig]:
+    # transformers checks the model's config before it looks at what is asked for, and refuses several greedy outputs.
+    if (getattr(model.generation_config, "num_return_sequences", None) or 1) == 1:
+        return {}
+    make: Any = GenerationConfig
+    return {"generation_config": make(num_return_sequences=1, do_sample=settings.samples)}
 
 
 def _hand_over(

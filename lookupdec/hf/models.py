@@ -75,15 +75,20 @@ class LanguageModel:
             return replace(self, watch=self.passes.watched())
         return replace(self, watch=CostWatch(measure_cost(replace(self, watch=None))))
 
+    @property
+    def arithmetic(self) -> Literal["bitwise", "fixed", "fast"]:
+        """How passes over drafts compute, by the names that ``load`` takes."""
+        if self.passes is not None and self.passes.one_width:
+            return "fixed"
+        return "bitwise" if self.is_bitwise else "fast"
+
     def may_resume(self, length: int) -> bool:
         """Whether a prompt of so many tokens may be read on from where an earlier request stopped.
 
         Not where that rounds differently and must not, and not where a long prompt is read with other rotary positions.
         """
         rope = rope_of(self.model)
-        if self.is_bitwise or (self.passes is not None and self.passes.one_width):
-            return False
-        return rope is None or length <= rope.shortest
+        return self.arithmetic == "fast" and (rope is None or length <= rope.shortest)
 
     @property
     def device(self) -> torch.device:

@@ -26,7 +26,8 @@ class Settings:
     ``seed`` fixes the draws of this generation alone; ``None`` takes a fresh one. ``stop`` are strings
     that end the output and are not part of its text. ``eos_token_id=()`` ends at no token. Frequency and
     presence penalties count the generated tokens only. ``prefill_chunk_size`` is how many tokens of the prompt
-    one pass reads. ``deadline`` is in seconds, prefill included; it is looked at after every pass.
+    one pass reads. ``deadline`` is in seconds, prefill included; it is looked at after every pass (``max_time`` of
+    transformers).
     ``logits_processor`` run after the model's own and before temperature and the truncations, once per emitted
     token. ``logprobs`` asks for the log-probability of every emitted token and that many of the likeliest
     alternatives; 0 asks for the emitted token's alone.
@@ -139,6 +140,8 @@ class Settings:
             "cache_implementation": None,
             "prompt_lookup_num_tokens": None,
             "return_dict_in_generate": False,
+            "output_attentions": False,
+            "output_hidden_states": False,
             "stop_strings": None,
         }
         if self.min_new_tokens is not None:

@@ -19,7 +19,7 @@ from lookupdec.decode import Drafter, PlainDrafter
 from lookupdec.errors import ContextFullError, InputError
 from lookupdec.hf import Chunk, Generation, LanguageModel, Settings, generate, stream
 from tests.hf.drafters import DRAFTERS, Known, NaiveCopier
-from tests.hf.tiny import byte_tokenizer, random_prompt, tiny_model, wrap
+from tests.hf.tiny import byte_tokenizer, plain, random_prompt, tiny_model, wrap
 
 TEXT = "naïve 語 👩‍👩‍👧 e\u0301: the cat sat, the cat sat. Sluß!"
 
@@ -456,3 +456,40 @@ def test_the_clock_of_a_stream_starts_with_its_consumer(tiny: LanguageModel) -> 
     chunks = stream(tiny, prompt, settings, drafter=NaiveCopier())
     time.sleep(0.01)
     assert "".join(chunk.text for chunk in chunks) == "abc"
+
+
+def configured(**settings: Any) -> LanguageModel:
+    """Return a model whose own generation config says so."""
+    model = wrap(tiny_model("llama", 3))
+    for name, value in settings.items():
+        setattr(model.model.generation_config, name, value)
+    return model
+
+
+def test_the_models_own_max_time_is_kept() -> None:
+    model = configured(max_time=0.0)
+    result = generate(model, [1, 2, 3], Settings(max_new_tokens=20))
+    assert (len(result.ids), result.finish_reason) == (1, "deadline")
+    assert list(result.ids) == plain(model.model, [1, 2, 3], max_new_tokens=20, do_sample=False)
+    longer = generate(model, [1, 2, 3], Settings(max_new_tokens=20, deadline=60))
+    assert (len(longer.ids), longer.finish_reason) == (20, "length")
+
+
+@pytest.mark.parametrize("temperature", [None, 0.8])
+@pytest.mark.parametrize(
+    "own",
+    [
+        {"output_attentions": True},
+        {"output_hidden_states": True, "return_dict_in_generate": True},
+        {"output_scores": True, "return_dict_in_generate": True},
+        {"num_return_sequences": 3},
+        {"num_return_sequences": 3, "do_sample": True},
+    ],
+    ids=str,
+)
+def test_what_a_generation_config_asks_for_beside_text_is_left_out(
+    own: dict[str, Any], temperature: float | None
+) -> None:
+    settings = Settings(max_new_tokens=20, temperature=temperature, seed=5)
+    expected = generate(configured(), [1, 2, 3], settings).ids
+    assert generate(configured(**own), [1, 2, 3], settings).ids == expected

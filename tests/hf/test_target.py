@@ -12,6 +12,7 @@ from transformers.cache_utils import QuantizedLayer
 
 from lookupdec.errors import InputError, UnsupportedCacheError
 from lookupdec.hf import LanguageModel, Settings, custom_generate, generate
+from lookupdec.hf.passes import FixedPasses
 from lookupdec.hf.target import read_with_cache
 from tests.hf.drafters import Alternating, Garbage, Known, NaiveCopier
 from tests.hf.tiny import FAMILIES, byte_tokenizer, plain, random_prompt, tiny_model
@@ -101,7 +102,7 @@ def test_an_encoder_decoder_model_is_refused_by_name() -> None:
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"use_cache": False}, "leave out use_cache=False"),
+        ({"use_cache": False}, "needs the KV cache: pass use_cache=True"),
         ({"num_beams": 2}, "not for beam search"),
         ({"prompt_lookup_num_tokens": 3}, "not for assisted generation"),
         ({"num_return_sequences": 2, "do_sample": True}, "one sequence at a time, not 2"),
@@ -111,6 +112,53 @@ def test_an_encoder_decoder_model_is_refused_by_name() -> None:
 def test_the_drop_in_refuses_what_it_cannot_do(options: dict[str, Any], message: str) -> None:
     with pytest.raises(InputError, match=message):
         drop_in(tiny_model(), torch.tensor([[1, 2, 3]]), **options)
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"output_attentions": True},
+        {"output_hidden_states": True, "output_scores": True},
+        {"max_new_tokens": torch.tensor(9)},
+        {"max_new_tokens": torch.tensor(9), "prefill_chunk_size": 2},
+    ],
+    ids=str,
+)
+def test_the_drop_in_takes_what_plain_decoding_takes(options: dict[str, Any]) -> None:
+    model, ids = tiny_model(), torch.tensor([random_prompt(2)])
+    passes = FixedPasses(model)
+    for own in (False, True):
+        given = dict(options)
+        if own and "max_new_tokens" not in options:
+            # As the model's own config says it.
+            for name, value in options.items():
+                setattr(model.generation_config, name, value)
+            given = {}
+        usual: dict[str, Any] = {
+            "attention_mask": torch.ones_like(ids),
+            "max_new_tokens": 12,
+            "do_sample": False,
+        }
+        expected = model.generate(ids, **(usual | given))
+        for extra in ({"drafter": NaiveCopier()}, {}, {"passes": passes}):
+            assert model.generate(ids, **(usual | given), custom_generate=custom_generate, **extra).equal(
+                expected
+            )
+
+
+def test_a_model_whose_config_switches_the_cache_off_runs_with_it() -> None:
+    model = tiny_model("mpt", 0, d_model=32, n_heads=4, n_layers=3)
+    assert model.config.use_cache is False
+    with pytest.raises(InputError, match="pass use_cache=True"):
+        drop_in(model, torch.tensor([[1, 2, 3]]))
+    prompt = random_prompt(2)
+    expected = plain(model, prompt, max_new_tokens=20, do_sample=False)
+    options = {"max_new_tokens": 20, "do_sample": False, "use_cache": True}
+    assert plain(model, prompt, **options, custom_generate=custom_generate) == expected
+    assert (
+        list(generate(LanguageModel(model, byte_tokenizer()), prompt, Settings(max_new_tokens=20)).ids)
+        == expected
+    )
 
 
 def test_the_drop_in_refuses_a_batch_and_a_misspelt_option() -> None:
