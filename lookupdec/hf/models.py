@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Literal, cast
 
-import numpy as np
-import numpy.typing as npt
 import torch
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
@@ -15,14 +13,10 @@ from lookupdec.errors import InputError, first_line
 from lookupdec.hf.memory import kv_bytes_per_token
 from lookupdec.hf.network import vocabulary_size
 from lookupdec.hf.passes import FixedPasses
+from lookupdec.hf.prompts import Message, Prompt, sorted_prompt
+from lookupdec.hf.rope import rope_of
 from lookupdec.hf.watch import Watch
 from lookupdec.policy import CostModel
-
-Message = Mapping[str, Any]
-"""One chat message: ``role``, ``content``, and what else the model's chat template knows."""
-
-Prompt = str | Sequence[Message] | Sequence[int] | npt.NDArray[np.integer]
-"""Plain text, chat messages, or token ids."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,9 +41,19 @@ class LanguageModel:
         return None if self.watch is None else self.watch.cost
 
     @property
-    def may_resume(self) -> bool:
-        """Whether a prompt may be read on from where an earlier request stopped, which rounds differently."""
-        return not self.is_bitwise and (self.passes is None or not self.passes.one_width)
+    def arithmetic(self) -> Literal["bitwise", "fixed", "fast"]:
+        """How passes over drafts compute, by the names that ``load`` takes."""
+        if self.passes is not None and self.passes.one_width:
+            return "fixed"
+        return "bitwise" if self.is_bitwise else "fast"
+
+    def may_resume(self, length: int) -> bool:
+        """Whether a prompt of so many tokens may be read on from where an earlier request stopped.
+
+        Not where that rounds differently and must not, and not where a long prompt is read with other rotary positions.
+        """
+        rope = rope_of(self.model)
+        return self.arithmetic == "fast" and (rope is None or length <= rope.shortest)
 
     @property
     def device(self) -> torch.device:
@@ -88,18 +92,18 @@ class LanguageModel:
         """Return the ids of a prompt.
 
         A string is tokenised as the tokenizer does by default. Chat messages go through the model's chat
-        template; where the last one is the assistant's, the output continues it. Ids are checked and kept.
+        template; where the last one is the assistant's, the output continues it. Ids are checked and kept, be they a
+        list, an array or tensor with one row, or under ``input_ids`` of what a tokenizer returned.
 
         Raises ``InputError`` where there is nothing to read or the tokenizer cannot take it.
         """
-        if isinstance(prompt, str):
-            ids = self._tokenize(prompt, add_special_tokens=True)
+        given = sorted_prompt(prompt)
+        if isinstance(given, str):
+            ids = self._tokenize(given, add_special_tokens=True)
+        elif given and isinstance(given[0], Mapping):
+            ids = self._apply_chat_template(given)
         else:
-            messages = [dict(item) for item in prompt if isinstance(item, Mapping)]
-            tokens = [int(item) for item in prompt if not isinstance(item, Mapping)]
-            if messages and tokens:
-                raise InputError("the prompt mixes messages and ids: give one kind")
-            ids = self._apply_chat_template(messages) if messages else tokens
+            ids = cast(list[int], given)
         if not ids:
             raise InputError("the prompt is empty: give at least one token")
         size = self.vocabulary_size
@@ -120,13 +124,13 @@ class LanguageModel:
             for token in self.tokenizer.encode(text, add_special_tokens=add_special_tokens, verbose=False)
         ]
 
-    def _apply_chat_template(self, messages: list[dict[str, Any]]) -> list[int]:
+    def _apply_chat_template(self, messages: list[Message]) -> list[int]:
         if not self.tokenizer.chat_template:
             raise InputError(f"{self.name} has no chat template: give the prompt as a string")
         continues = messages[-1].get("role") == "assistant"
         try:
             text = self.tokenizer.apply_chat_template(
-                messages,
+                [dict(message) for message in messages],
                 tokenize=False,
                 add_generation_prompt=not continues,
                 continue_final_message=continues,

@@ -17,11 +17,12 @@ from transformers import BertConfig, BertForMaskedLM, T5Config, T5ForConditional
 
 import lookupdec.hf.default_model as default_model_module
 import lookupdec.hf.source as source_module
+from lookupdec.decode import PlainDrafter
 from lookupdec.errors import ModelError
 from lookupdec.hf import LanguageModel, Settings, generate, load
 from lookupdec.hf.default_model import convert_default_model
 from tests.hf.drafters import NaiveCopier
-from tests.hf.tiny import byte_tokenizer, tiny_model
+from tests.hf.tiny import byte_tokenizer, tiny_model, wrap
 
 
 @pytest.fixture
@@ -265,3 +266,37 @@ def test_the_default_model_answers(default_model: LanguageModel) -> None:
     answer = generate(default_model, question, Settings(max_new_tokens=20), drafter=NaiveCopier())
     assert "Paris" in answer.text
     assert answer.finish_reason == "stop"
+
+
+GEMMA4: dict[str, Any] = {
+    "head_dim": 8,
+    "global_head_dim": 16,
+    "num_key_value_heads": 2,
+    "sliding_window": 8,
+    "layer_types": ["sliding_attention", "sliding_attention", "full_attention"],
+    "vocab_size": 257,
+    "pad_token_id": 0,
+}
+
+
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+@pytest.mark.parametrize("family", ["gemma4_text", "gemma4_unified_text"])
+def test_a_model_whose_heads_vary_by_layer_is_loaded(family: str, dtype: str, tmp_path: Path) -> None:
+    options = dict(GEMMA4)
+    if family == "gemma4_text":
+        options |= {
+            "vocab_size_per_layer_input": 257,
+            "hidden_size_per_layer_input": 8,
+            "num_kv_shared_layers": 0,
+        }
+    tiny_model(family, **options).save_pretrained(tmp_path)
+    byte_tokenizer().save_pretrained(tmp_path)
+    model = load(tmp_path, dtype=dtype, device="cpu")
+    assert model.kv_bytes_per_token == 2 * 2 * (8 + 8 + 16) * model.dtype.itemsize
+    settings = Settings(max_new_tokens=20)
+    plainly = generate(model, [1, 2, 3] * 4, settings, drafter=PlainDrafter())
+    assert generate(model, [1, 2, 3] * 4, settings).ids == plainly.ids or not model.is_bitwise
+
+
+def test_the_memory_of_a_token_is_that_of_all_layers() -> None:
+    assert wrap(tiny_model()).kv_bytes_per_token == 2 * 3 * 2 * 8 * 4
