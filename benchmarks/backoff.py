@@ -17,7 +17,7 @@ from pathlib import Path
 
 import numpy as np
 
-from benchmarks.drafting import ALPHAS, ROOT, environment
+from benchmarks.common import ALPHAS, RESULTS, keep
 from benchmarks.traces import add_folder, load_kind
 from lookupdec.cache import RollingCache
 from lookupdec.draft import CopyDrafter
@@ -73,7 +73,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
     add_folder(parser)
     parser.add_argument("--pass-ms", type=float, default=42.0, help="of one token in plain decoding")
-    parser.add_argument("--out", type=Path, default=ROOT / "benchmarks" / "results" / "backoff.json")
+    parser.add_argument("--out", type=Path, default=RESULTS / "backoff.json")
     options = parser.parse_args()
 
     workloads = unpredictable()
@@ -109,10 +109,7 @@ def main() -> None:
             <= MOST_TIME,
         },
     }
-    options.out.parent.mkdir(parents=True, exist_ok=True)
-    options.out.write_text(
-        json.dumps({**environment(), "pass_ms": options.pass_ms, **summary}, indent=1) + "\n"
-    )
+    keep(options.out, {"pass_ms": options.pass_ms, **summary})
     print(json.dumps(summary))
 
 

@@ -19,12 +19,11 @@ from pathlib import Path
 from time import perf_counter_ns, thread_time
 
 import numpy as np
-from numba import njit
 
-from benchmarks.drafting import FILES, ROOT, environment
+from benchmarks.common import FILES, RESULTS, keep
+from benchmarks.search import search
 from benchmarks.traces import add_folder, load_kind
-from lookupdec import _kernels as kernels
-from lookupdec._kernels import SEPARATOR, Automaton
+from lookupdec._kernels import Automaton
 from lookupdec.cache import RollingCache
 from lookupdec.ids import Int32Array
 
@@ -35,26 +34,6 @@ QUERY_TOKENS = 16
 SEARCHES = 20_000
 UNBOUNDED = 1 << 40
 SMALL_BYTES = 24 << 20
-
-
-@njit(nogil=True)
-def search(
-    states: Int32Array, edges: Int32Array, text: Int32Array, state: int, query: Int32Array, draft: Int32Array
-) -> tuple[int, int]:
-    """Read ``query`` from ``state`` on and copy what last followed its match; return state and copied."""
-    for token in query:
-        target = kernels.follow(states, edges, state, token)
-        while target == kernels.NONE and state > 0:
-            state = max(states[state * kernels.STATE_FIELDS + kernels.LINK], 0)
-            target = kernels.follow(states, edges, state, token)
-        state = max(target, 0)
-    end = states[state * kernels.STATE_FIELDS + kernels.RECENT]
-    size = 0
-    if state > 0 and end > 0:
-        while size < draft.size and end + size < text.size and text[end + size] != SEPARATOR:
-            draft[size] = text[end + size]
-            size += 1
-    return state, size
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,7 +137,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
     add_folder(parser)
     parser.add_argument("--tokens", type=int, default=1_000_000, help="of random documents")
-    parser.add_argument("--out", type=Path, default=ROOT / "benchmarks" / "results" / "cache.json")
+    parser.add_argument("--out", type=Path, default=RESULTS / "cache.json")
     options = parser.parse_args()
 
     traces = [trace for name in FILES for trace in load_kind(options.folder, name)]
@@ -203,8 +182,7 @@ def main() -> None:
         "filling": {name: asdict(filling) for name, filling in fillings.items()},
         "searches_microseconds": {name: asdict(taken) for name, taken in searches.items()},
     }
-    options.out.parent.mkdir(parents=True, exist_ok=True)
-    options.out.write_text(json.dumps({**environment(), **summary}, indent=1) + "\n")
+    keep(options.out, summary)
     print(json.dumps(summary))
 
 

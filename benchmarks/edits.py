@@ -19,8 +19,8 @@ from statistics import median
 
 import torch
 
-from benchmarks.drafting import FILES, ROOT, environment
-from benchmarks.half_precision import Run, Summary, generate, summarise
+from benchmarks.common import FILES, RESULTS, ROOT, keep
+from benchmarks.generations import Run, Summary, generate, summarise
 from lookupdec.cache import RollingCache
 from lookupdec.draft import CopyDrafter
 from lookupdec.hf import LanguageModel, PrefixCache, Settings, load
@@ -124,7 +124,6 @@ def main() -> None:
         f"after {kept_prefix['second']:.3f} s: {kept_prefix['ratio']:.1f} times sooner"
     )
     kept = {
-        **environment(),
         "torch": torch.__version__,
         "threads": torch.get_num_threads(),
         "dtype": options.dtype,
@@ -132,9 +131,7 @@ def main() -> None:
         "results": results,
         "kept_prefix": kept_prefix,
     }
-    (ROOT / "benchmarks" / "results" / f"edits_{options.dtype}.json").write_text(
-        json.dumps(kept, indent=1) + "\n"
-    )
+    keep(RESULTS / f"edits_{options.dtype}.json", kept)
     print(json.dumps({kind: {n: s["speedup"] for n, s in of.items()} for kind, of in results.items()}))
 
 

@@ -26,7 +26,7 @@ from typing import Any
 import torch
 from transformers import AutoConfig, AutoModelForCausalLM, LogitsProcessorList
 
-from benchmarks.drafting import ROOT, environment
+from benchmarks import common
 from benchmarks.pieces import PieceTokenizer
 from lookupdec.decode import Drafter, PlainDrafter, Target, decode
 from lookupdec.draft import CopyDrafter
@@ -57,8 +57,8 @@ SHAPES: dict[str, dict[str, int]] = {
     },
 }  # fmt: skip
 EAGER, GRAPHS, COMPILED = "eager", "graphs", "compiled"
-RESULTS = ROOT / "benchmarks" / "results" / "gpu.json"
-TRACES = ROOT / "datasets" / "edits.jsonl"
+RESULTS = common.RESULTS / "gpu.json"
+TRACES = common.ROOT / "datasets" / "edits.jsonl"
 KINDS = ("code_edit", "config_edit", "doc_rewrite", "summarize")
 LONGEST_PROMPT = 3000
 # Of an output; plain decoding's rate is even, so that a part of it tells.
@@ -369,7 +369,7 @@ def print_table(name: str, report: dict[str, Any]) -> None:
 
 def hardware(device: torch.device) -> dict[str, Any]:
     """Return what this ran on."""
-    told = environment() | {"torch": torch.__version__}
+    told = common.environment() | {"torch": torch.__version__}
     if device.type == "cuda":
         told["gpu"] = torch.cuda.get_device_name(device)
         told["cuda"] = torch.version.cuda

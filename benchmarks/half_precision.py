@@ -13,16 +13,16 @@ from __future__ import annotations
 import argparse
 import json
 import statistics
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from collections.abc import Sequence
+from dataclasses import asdict
 from pathlib import Path
 from time import perf_counter
 from typing import Any
 
 import torch
 
-from benchmarks.drafting import EDIT_FILES, FILES, ROOT, environment
+from benchmarks.common import EDIT_FILES, FILES, RESULTS, keep
+from benchmarks.generations import Run, Summary, generate, summarise
 from benchmarks.traces import add_folder, load_kind
 from lookupdec.hf import LanguageModel, custom_generate, load
 from lookupdec.hf.bitwise import one_token_arithmetic, prepare
@@ -40,59 +40,6 @@ METHODS: dict[str, dict[str, Any]] = {
     "transformers k=10": {"prompt_lookup_num_tokens": 10},
     "transformers n=3 k=60": {"prompt_lookup_num_tokens": 60, "max_matching_ngram_size": 3},
 }
-
-
-@dataclass(frozen=True, slots=True)
-class Run:
-    """One generation: new tokens, passes after the prefill, seconds with prefill, and whether it is plain's."""
-
-    tokens: int
-    passes: int
-    seconds: float
-    identical: bool
-
-
-@dataclass(frozen=True, slots=True)
-class Summary:
-    """The runs of one method over prompts; ``speedup`` is tokens per second over plain's, of all together."""
-
-    prompts: int
-    identical: int
-    tokens: int
-    passes: int
-    seconds: float
-    speedup: float
-    median_speedup: float
-
-
-@contextmanager
-def counted_passes(model: Any) -> Iterator[list[int]]:
-    """Give a list with the number of tokens of every forward pass within the block."""
-    widths: list[int] = []
-
-    def count(_module: Any, positional: tuple[Any, ...], named: dict[str, Any]) -> None:
-        ids = positional[0] if positional else named["input_ids"]
-        widths.append(int(ids.shape[-1]))
-
-    handle = model.register_forward_pre_hook(count, with_kwargs=True)
-    try:
-        yield widths
-    finally:
-        handle.remove()
-
-
-def generate(
-    model: LanguageModel, prompt: Sequence[int], seed: int, **options: Any
-) -> tuple[list[int], int, float]:
-    """Return new ids, passes after the prefill and seconds."""
-    inputs = torch.tensor([list(prompt)])
-    transformers_model: Any = model.model
-    torch.manual_seed(seed)
-    with counted_passes(transformers_model) as widths:
-        began = perf_counter()
-        ids = transformers_model.generate(inputs, attention_mask=torch.ones_like(inputs), **options)
-        seconds = perf_counter() - began
-    return ids[0, len(prompt) :].tolist(), len(widths) - 1, seconds
 
 
 def short_prompts(folder: Path | None, file: str, limit: int) -> list[list[int]]:
@@ -113,24 +60,6 @@ def compare(
             expected = ids if name == PLAIN else expected
             runs[name].append(Run(len(ids), passes, seconds, ids == expected))
     return runs
-
-
-def summarise(runs: Sequence[Run], plain: Sequence[Run]) -> Summary:
-    """Add up one method's runs."""
-
-    def speed(some: Sequence[Run]) -> float:
-        return sum(run.tokens for run in some) / sum(run.seconds for run in some)
-
-    ratios = [speed([run]) / speed([other]) for run, other in zip(runs, plain, strict=True)]
-    return Summary(
-        prompts=len(runs),
-        identical=sum(run.identical for run in runs),
-        tokens=sum(run.tokens for run in runs),
-        passes=sum(run.passes for run in runs),
-        seconds=round(sum(run.seconds for run in runs), 3),
-        speedup=round(speed(runs) / speed(plain), 3),
-        median_speedup=round(statistics.median(ratios), 3),
-    )
 
 
 @torch.no_grad()
@@ -187,7 +116,7 @@ def main() -> None:
     parser.add_argument("--new-tokens", type=int, default=200)
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--modes", nargs="+", default=list(MODES), choices=list(MODES))
-    parser.add_argument("--out", type=Path, default=ROOT / "benchmarks" / "results" / "half_precision.json")
+    parser.add_argument("--out", type=Path, default=RESULTS / "half_precision.json")
     options = parser.parse_args()
 
     torch.set_num_threads(options.threads)
@@ -221,12 +150,11 @@ def main() -> None:
     passes = pass_milliseconds(exact, prompts[FILES[0]][0])
     print(f"\nmilliseconds of a pass by width after {len(prompts[FILES[0]][0])} tokens: {passes}")
     kept = {
-        **environment(), "torch": torch.__version__, "threads": options.threads, "dtype": options.dtype,
+        "torch": torch.__version__, "threads": options.threads, "dtype": options.dtype,
         "new_tokens": options.new_tokens, "self_test": asdict(report), "pass_milliseconds": passes,
         "results": results,
     }  # fmt: skip
-    options.out.parent.mkdir(parents=True, exist_ok=True)
-    options.out.write_text(json.dumps(kept, indent=1) + "\n")
+    keep(options.out, kept)
     print(json.dumps(summary))
 
 

@@ -19,7 +19,7 @@ from time import perf_counter_ns
 
 import numpy as np
 
-from benchmarks.drafting import ROOT, environment
+from benchmarks.common import RESULTS, keep
 from benchmarks.traces import add_folder, load_kind
 from lookupdec.cache import RollingCache
 from lookupdec.draft import CopyDrafter
@@ -114,7 +114,7 @@ def main() -> None:
     """Measure, print and keep."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
     add_folder(parser)
-    parser.add_argument("--out", type=Path, default=ROOT / "benchmarks" / "results" / "index.json")
+    parser.add_argument("--out", type=Path, default=RESULTS / "index.json")
     options = parser.parse_args()
 
     traces = load_kind(options.folder, "code_edit")
@@ -152,8 +152,7 @@ def main() -> None:
     if lengths == list(LENGTHS):
         within["build_128k_ms"] = rows[-1].build_ms < BARS["build_128k_ms"]
     summary = {"microseconds": [asdict(row) for row in rows], "bars": BARS, "within_bars": within}
-    options.out.parent.mkdir(parents=True, exist_ok=True)
-    options.out.write_text(json.dumps({**environment(), **summary}, indent=1) + "\n")
+    keep(options.out, summary)
     print(json.dumps(summary))
 
 

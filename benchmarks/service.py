@@ -25,7 +25,7 @@ from typing import Any
 import httpx2
 import torch
 
-from benchmarks.drafting import ROOT, environment
+from benchmarks.common import RESULTS, ROOT, keep
 
 SHORT = 1600  # characters of a short text
 PATIENCE = 600.0
@@ -182,13 +182,12 @@ def main() -> None:
     with server() as on, server("--no-drafting") as off:
         results = asyncio.run(measure(options, on, off))
     kept = {
-        **environment(),
         "torch": torch.__version__,
         "threads": torch.get_num_threads(),
         "new_tokens": options.new_tokens,
         **results,
     }
-    (ROOT / "benchmarks" / "results" / "service.json").write_text(json.dumps(kept, indent=1) + "\n")
+    keep(RESULTS / "service.json", kept)
     print(json.dumps(results))
 
 

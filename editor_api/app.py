@@ -7,8 +7,9 @@ from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING
 
-from fastapi import FastAPI, Request
+from fastapi import APIRouter, FastAPI, Request
 from fastapi.exceptions import RequestValidationError
+from fastapi.routing import APIRoute
 from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
 from starlette.middleware.cors import CORSMiddleware
@@ -19,7 +20,7 @@ from editor_api.embedded import EmbeddedEngine
 from editor_api.engine import Engine, EngineError
 from editor_api.errors import ApiError
 from editor_api.metrics import Metrics
-from editor_api.middleware import LOCAL_ORIGINS, Bodies, Guard, Observe, Paths
+from editor_api.middleware import LOCAL_ORIGINS, Bodies, Failures, Guard, Observe, Paths
 from editor_api.routes import applying, edits, filling, llama, openai, page, service
 from editor_api.service import Service
 from editor_api.settings import Settings
@@ -63,6 +64,7 @@ def create_app(settings: Settings, engine: Engine | None = None) -> FastAPI:
                 allow_headers=["*"],  # answered with the list that was asked for
                 expose_headers=["x-request-id", "retry-after"],
             ),
+            Middleware(Failures),  # inside of CORS: pages may read these errors, too
             Middleware(Paths),
             Middleware(Guard, keys=ApiKeys.read(settings.api_keys_file), origins=settings.cors_origins),
             Middleware(Bodies, limit=settings.max_body_bytes, log=settings.log_bodies),
@@ -72,9 +74,17 @@ def create_app(settings: Settings, engine: Engine | None = None) -> FastAPI:
     for kind in _TOLD:
         app.add_exception_handler(kind, _tell)
     for module in (openai, edits, applying, filling, llama, service, page):
+        _answer_head(app, module.router)
         app.include_router(module.router)
     app.mount("/static", page.StaticPages())
     return app
+
+
+def _answer_head(app: FastAPI, router: APIRouter) -> None:
+    """Add the routes for GET to those that answer HEAD as well, which would be described twice otherwise."""
+    for route in router.routes:
+        if isinstance(route, APIRoute) and "GET" in (route.methods or ()):
+            app.add_api_route(route.path, route.endpoint, methods=["GET", "HEAD"], include_in_schema=False)
 
 
 def embedded_engine(settings: Settings) -> EmbeddedEngine:

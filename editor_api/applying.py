@@ -6,6 +6,7 @@ services has another way to say so, and their clients write the answer over the 
 
 from __future__ import annotations
 
+import asyncio
 import re
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
@@ -17,7 +18,7 @@ from editor_api.apply_schemas import ApplyRequest
 from editor_api.editing import edit_usage, edited
 from editor_api.engine import Piece
 from editor_api.errors import ApiError, bad_value
-from editor_api.generation import Answer
+from editor_api.generation import Answer, Predicted
 from editor_api.replies import ChatShape, Json, answered, timings
 from editor_api.schemas import ChatRequest, EditRequest, joined
 from editor_api.service import Call
@@ -76,14 +77,19 @@ def marked_change(content: str) -> Change | None:
 
 def change_in_chat(body: ChatRequest) -> Change | None:
     """Return the change that a conversation is nothing but a request for, None for any other conversation."""
-    unusual = (body.n or 1) > 1 or body.logprobs or body.response_format or body.stop
+    unusual = (body.n or 1) > 1 or body.logprobs or body.json_schema or body.stop
     if unusual or len(body.messages) != 1 or body.messages[0].role != "user":
         return None
     return tagged_change(joined(body.messages[0].content))
 
 
-async def applied(body: ApplyRequest | ChatRequest, change: Change, call: Call, param: str) -> EditResult:
-    """Return the text with the change. Raises ``ApiError``, also where the answer leaves text out."""
+async def applied(
+    body: ApplyRequest | ChatRequest, change: Change, call: Call, param: str
+) -> tuple[EditResult, list[int]]:
+    """Return the text with the change, and the ids of the model's answers.
+
+    Raises ``ApiError``, also where the answer leaves text out.
+    """
     call.check_model(body.model)
     if not change.original.strip():
         raise bad_value("the code to change is empty: send the whole file, or write the snippet to it", param)
@@ -101,20 +107,23 @@ async def applied(body: ApplyRequest | ChatRequest, change: Change, call: Call, 
         "deadline": body.deadline,
     }
     request = EditRequest.model_validate(fields)
+    ids: list[int] = []
     async with aclosing(edited(request, call)) as parts:
         async for part in parts:
-            if isinstance(part, EditResult):
-                if not part.complete:
-                    reasons = "; ".join(part.warnings)
-                    raise ApiError(500, f"not applied: {reasons}", "incomplete_answer", retry=False)
-                return part
+            if isinstance(part, Piece):
+                ids += part.step.tokens
+                continue
+            if not part.complete:
+                reasons = "; ".join(part.warnings)
+                raise ApiError(500, f"not applied: {reasons}", "incomplete_answer", retry=False)
+            return part, ids
     raise AssertionError("an edit ends with its result")
 
 
 async def relace_reply(body: ApplyRequest, call: Call) -> Json:
     """Return the merged text in Relace's shape."""
     change = Change(body.initial_code, body.edit_snippet, body.instruction or "")
-    result = await applied(body, change, call, "initial_code")
+    result, _ = await applied(body, change, call, "initial_code")
     return {"mergedCode": result.text, "usage": edit_usage(result), "timings": timings([result.stats])}
 
 
@@ -126,21 +135,24 @@ async def relace_events(body: ApplyRequest, call: Call) -> AsyncGenerator[bytes,
 
 async def answer_change(body: ChatRequest, change: Change, call: Call) -> Response:
     """Answer a request for a change as a chat, streamed or not."""
-    return await answered(call, body, _Applying(body, change), ChatShape())
+    return await answered(call, body, _Applying(body, change, call), ChatShape())
 
 
 class _Applying:
     """A change as the one answer of a chat. The text comes in one piece, once it is known that none is missing."""
 
-    def __init__(self, body: ChatRequest, change: Change) -> None:
+    def __init__(self, body: ChatRequest, change: Change, call: Call) -> None:
         self._body = body
         self._change = change
+        self._call = call
         self._usage: Json = {}
 
-    async def run(self, call: Call, session: str | None) -> AsyncGenerator[tuple[Answer, Piece], None]:  # noqa: ARG002
+    async def run(self) -> AsyncGenerator[tuple[Answer, Piece], None]:
         """Apply the change, then yield the text."""
-        done = await applied(self._body, self._change, call, "messages")
-        self._usage = edit_usage(done)
+        done, ids = await applied(self._body, self._change, self._call, "messages")
+        engine = self._call.service.engine
+        prediction = await asyncio.to_thread(Predicted.read, self._body.prediction, engine)
+        self._usage = {**edit_usage(done), "completion_tokens_details": prediction.details([ids])}
         answer = Answer(0, done.usage.prompt_tokens)
         piece = Piece(done.text, Step((), 0, 0, ()), done.stats, "stop")
         answer.add(piece)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import hmac
+import re
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -13,6 +14,7 @@ ANYONE = "local"
 """The tenant where there are no keys."""
 
 _HEADERS = ("api-key", "x-api-key")
+_COMMENT = re.compile(r"(^|\s)#.*")
 
 
 class ApiKeys:
@@ -23,17 +25,26 @@ class ApiKeys:
 
     @classmethod
     def read(cls, path: Path | None) -> ApiKeys:
-        """Read a file with one key a line. Raises ``ValueError`` where it has none or cannot be read."""
+        """Read a file with one key a line, and comments: ``#`` at the start of a line or after white space.
+
+        Raises ``ValueError`` where it has no key or one that not every client can send, or cannot be read.
+        """
         if path is None:
             return cls()
         try:
-            lines = path.read_text(encoding="utf-8").splitlines()
+            lines = path.read_text(encoding="utf-8-sig").split("\n")
         except (OSError, UnicodeDecodeError) as error:
             raise ValueError(f"the key file {path} cannot be read as UTF-8 text: {error}") from error
-        keys = tuple(line.strip() for line in lines if line.strip() and not line.lstrip().startswith("#"))
-        if not keys:
+        keys = [_COMMENT.sub("", line).strip() for line in lines]
+        for number, key in enumerate(keys, 1):
+            if not (key.isascii() and key.isprintable()):
+                raise ValueError(
+                    f"line {number} of the key file {path} has a character that headers cannot hold: "
+                    "write keys of ASCII letters, digits and signs"
+                )
+        if not any(keys):
             raise ValueError(f"the key file {path} holds no key: write one a line")
-        return cls(keys)
+        return cls(tuple(filter(None, keys)))
 
     @property
     def are_needed(self) -> bool:

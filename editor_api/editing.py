@@ -111,7 +111,7 @@ async def edited(body: EditRequest, call: Call) -> AsyncGenerator[Piece | EditRe
     service = call.service
     service.engine.check_room()  # a long text takes time to plan, and many threads would do so at once
     selection = _selection(body)
-    work = Work(service.engine, service.metrics, arrived=call.arrived)
+    work = call.work(body.session)
     deadline = min(body.deadline or service.settings.deadline, service.settings.deadline)
     model = TurnTakingModel(call, work, {"tenant": call.tenant, "deadline": deadline})
     prediction = body.prediction.content if isinstance(body.prediction, Prediction) else body.prediction
@@ -155,16 +155,15 @@ async def edited(body: EditRequest, call: Call) -> AsyncGenerator[Piece | EditRe
         else:
             tell(result)
 
-    with service.sessions.newest(call.tenant, body.session, work):
-        threading.Thread(target=edit, name="edit", daemon=True).start()
-        try:
-            while isinstance(part := await parts.get(), Piece):
-                yield part
-            if isinstance(part, BaseException):
-                raise part
+    threading.Thread(target=edit, name="edit", daemon=True).start()
+    try:
+        while isinstance(part := await parts.get(), Piece):
             yield part
-        finally:
-            work.stop(RequestCancelled("the request was cancelled"))
+        if isinstance(part, BaseException):
+            raise part
+        yield part
+    finally:
+        work.stop(RequestCancelled("the request was cancelled"))
 
 
 def edit_usage(result: EditResult) -> dict[str, Any]:

@@ -133,6 +133,7 @@ class EmbeddedEngine:
         self._clock = 0.0  # seconds that one who had always been running would have had, at equal shares
         self._usual_seconds = 1.0  # of one request, a moving average
         self._changed = threading.Condition()
+        self._is_aborted = False
         self._is_closed = False
         self._thread = threading.Thread(target=self._work, name="engine", daemon=True)
 
@@ -203,7 +204,8 @@ class EmbeddedEngine:
         """Queue a request."""
         job = EmbeddedJob(request, self._stop)
         with self._changed:
-            if not (request.admitted and self._state in ("ready", "stopping")):
+            goes_on = request.admitted and not self._is_aborted and self._state in ("ready", "stopping")
+            if not goes_on:
                 self._check_room()
             self._waiting.append(job)
             self._changed.notify()
@@ -216,15 +218,16 @@ class EmbeddedEngine:
                 self._state = "stopping"
 
     def abort(self) -> None:
-        """End all requests."""
+        """End all requests, those between two generations, too: they are refused the next one."""
+        self.drain()
         with self._changed:
+            self._is_aborted = True
             jobs = [*self._running, *self._waiting]
         for job in jobs:
             job.cancel(EngineUnavailable("the service is stopping"))
 
     def stop(self) -> None:
         """End everything and wait until nothing runs."""
-        self.drain()
         self.abort()
         with self._changed:
             self._is_closed = True

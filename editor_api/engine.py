@@ -189,7 +189,7 @@ class Engine(Protocol):
         ...
 
     def abort(self) -> None:
-        """End all requests with ``EngineUnavailable``."""
+        """End all requests with ``EngineUnavailable``, and refuse what comes, be it marked as admitted."""
         ...
 
     def start(self) -> None:

@@ -16,7 +16,7 @@ _NO_FIELDS = ("body", "str", "int", "float", "bool")  # pydantic names the kinds
 _RETRY_SECONDS = 5
 _LONGEST_ECHO = 200
 _NO_OBJECT = "the body must be a JSON object, sent as application/json"
-
+_EMPTY = "the body is empty: send a JSON object, as application/json"
 _NOT_READ = "the body is no JSON: it must be UTF-8, and not nested thousands of times"
 
 
@@ -80,7 +80,9 @@ def as_api_error(error: Exception) -> ApiError:
         if error.status_code == 400:  # FastAPI's, where reading the body failed otherwise than by its grammar
             return bad_value(_NOT_READ, code="invalid_json")
         code = _CODES.get(error.status_code, "invalid_request")
-        return ApiError(error.status_code, str(error.detail), code)
+        told = ApiError(error.status_code, str(error.detail), code)
+        told.headers |= error.headers or {}
+        return told
     if isinstance(error, EngineError):
         return _of_engine(error)
     if isinstance(error, ContextFullError):
@@ -111,6 +113,8 @@ def _invalid(error: RequestValidationError) -> ApiError:
     place = [str(part) for part in first["loc"] if part not in _NO_FIELDS and "[" not in str(part)]
     if first["type"] == "json_invalid":
         return bad_value(f"the body is no JSON: {first.get('ctx', {}).get('error', '')}", code="invalid_json")
+    if first["loc"] == ("body",) and first["type"] == "missing":
+        return bad_value(_EMPTY, code="invalid_json")
     name = ".".join(place)
     message = f"{name}: {first['msg']}" if name else _NO_OBJECT
     # A name may be anything that was sent; UTF-8 has no lone surrogates.

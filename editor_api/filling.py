@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from time import monotonic
 from typing import Any
 
 from editor_api.generation import Answer, Generation, planned
 from editor_api.infill import Infill, OtherText
 from editor_api.infill_schemas import InfillRequest
-from editor_api.prompting import ReadPrompt, read
+from editor_api.prompting import ReadPrompt
 from editor_api.replies import Json, timings
 from editor_api.service import Call
 from editor_api.wire import event
@@ -25,7 +24,6 @@ class Gap:
     """A request to fill a gap, checked."""
 
     body: InfillRequest
-    prompt: ReadPrompt
     generation: Generation
 
     @classmethod
@@ -37,9 +35,13 @@ class Gap:
             others=[OtherText(extra.text, extra.filename or "") for extra in body.input_extra],
             most=_most(body, call),
         )
-        prompt = await asyncio.to_thread(read, call.service.engine, infill, "input_prefix")
-        generation = await planned(call, body, [prompt], contents=[], logprobs=None, param="input_prefix")
-        return cls(body, prompt, generation)
+        generation = await planned(call, body, [infill], contents=[], logprobs=None, param="input_prefix")
+        return cls(body, generation)
+
+    @property
+    def prompt(self) -> ReadPrompt:
+        """What the model goes on from."""
+        return self.generation.prompts[0]
 
     def visible(self, text: str) -> str:
         """Return what of an unfinished answer is sure to stay."""
@@ -145,12 +147,12 @@ class Filling:
         return told
 
 
-async def fillings(gap: Gap, call: Call) -> AsyncGenerator[tuple[Filling, str, bool], None]:
+async def fillings(gap: Gap) -> AsyncGenerator[tuple[Filling, str, bool], None]:
     """Yield every answer as it grows: with what was added to it, and whether that was all."""
     for number, request in enumerate(gap.generation.requests):
         filling: Filling | None = None
         began = monotonic()
-        async with aclosing(Generation([request], 1, (), 0).run(call, gap.body.session)) as pieces:
+        async with aclosing(replace(gap.generation, requests=[request]).run()) as pieces:
             async for answer, _ in pieces:
                 if filling is None:
                     answer.index = number
@@ -165,7 +167,7 @@ async def fillings(gap: Gap, call: Call) -> AsyncGenerator[tuple[Filling, str, b
 async def whole_filling(gap: Gap, call: Call) -> Json | list[Json]:
     """Return the answer, or a list where several were asked for."""
     replies = []
-    async with aclosing(fillings(gap, call)) as parts:
+    async with aclosing(fillings(gap)) as parts:
         async for filling, _, is_last in parts:
             if is_last:
                 replies.append(filling.told(call))
@@ -174,7 +176,7 @@ async def whole_filling(gap: Gap, call: Call) -> Json | list[Json]:
 
 async def filling_events(gap: Gap, call: Call) -> AsyncGenerator[bytes, None]:
     """Yield the events of a streamed answer; as with llama.cpp, the last one says ``stop`` and nothing follows."""
-    async with aclosing(fillings(gap, call)) as parts:
+    async with aclosing(fillings(gap)) as parts:
         async for filling, added, is_last in parts:
             if added:
                 yield event({"index": filling.answer.index, "content": added, "stop": False})

@@ -10,12 +10,12 @@ from typing import Any
 
 from rapidfuzz.distance import LCSseq
 
-from editor_api.engine import Piece, Prompt, Request, RequestCancelled, TokenScore
+from editor_api.engine import Engine, Piece, Prompt, Request, RequestCancelled, TokenScore
 from editor_api.errors import ApiError, bad_value, context_exceeded
 from editor_api.infill import Infill
 from editor_api.prompting import ReadPrompt, read
 from editor_api.references import encoded, longest_reference
-from editor_api.schemas import GenerationRequest, joined
+from editor_api.schemas import GenerationRequest, Prediction, joined
 from editor_api.service import Call
 from editor_api.work import Work
 from lookupdec.edit import other_forms
@@ -53,40 +53,62 @@ class Answer:
 
 
 @dataclass(frozen=True, slots=True)
+class Predicted:
+    """A prediction as far as an answer can repeat it, and how many tokens it has in all."""
+
+    ids: Sequence[int]
+    tokens: int
+
+    @classmethod
+    def read(cls, prediction: Prediction | None, engine: Engine) -> Predicted:
+        """Read what a request predicts. Takes time for long texts."""
+        ids = engine.encode_text(joined(prediction.content) if prediction else "")
+        return cls(ids[: longest_reference(engine)], len(ids))
+
+    def details(self, answers: Sequence[Sequence[int]]) -> dict[str, int]:
+        """Return the details of answers' token counts.
+
+        Tokens are accepted where an answer has them in the same order, whether or not they were drafted from the
+        prediction: a property of the texts, not of the drafter.
+        """
+        accepted = sum(int(LCSseq.similarity(self.ids, answer)) for answer in answers)
+        return {
+            "accepted_prediction_tokens": accepted,
+            "rejected_prediction_tokens": self.tokens * len(answers) - accepted,
+            "reasoning_tokens": 0,
+            "audio_tokens": 0,
+        }
+
+
+@dataclass(frozen=True, slots=True)
 class Generation:
     """A checked request: what the engine is asked for, one after the other, and for how many answers each."""
 
+    work: Work
+    prompts: Sequence[ReadPrompt]
     requests: Sequence[Request]
     copies: int
-    prediction: Sequence[int]
-    """As far as an answer can repeat it."""
-    prediction_tokens: int
+    prediction: Predicted
 
-    async def run(self, call: Call, session: str | None) -> AsyncGenerator[tuple[Answer, Piece], None]:
+    async def run(self) -> AsyncGenerator[tuple[Answer, Piece], None]:
         """Yield every piece with the answer it was added to, which it is the last of where that has ended."""
-        work = Work(call.service.engine, call.service.metrics, arrived=call.arrived)
-        with call.service.sessions.newest(call.tenant, session, work):
-            for number, request in enumerate(self.requests):
-                answers = [
-                    Answer(number * self.copies + copy, len(request.prompt)) for copy in range(self.copies)
-                ]
-                async with aclosing(work.pieces(request)) as pieces:
-                    async for piece in pieces:
-                        for answer in answers:
-                            answer.add(piece)
-                            try:
-                                yield answer, piece
-                            except GeneratorExit:
-                                if not answer.is_cut:
-                                    work.stop(RequestCancelled("the client is gone"))
-                                raise
+        for number, request in enumerate(self.requests):
+            answers = [
+                Answer(number * self.copies + copy, len(request.prompt)) for copy in range(self.copies)
+            ]
+            async with aclosing(self.work.pieces(request)) as pieces:
+                async for piece in pieces:
+                    for answer in answers:
+                        answer.add(piece)
+                        try:
+                            yield answer, piece
+                        except GeneratorExit:
+                            if not answer.is_cut:
+                                self.work.stop(RequestCancelled("the client is gone"))
+                            raise
 
     def usage(self, answers: Sequence[Answer]) -> dict[str, Any]:
-        """Return the token counts. Prompts count once, however many answers they have.
-
-        Tokens of the prediction are accepted where the answer has them in the same order, whether or not they
-        were drafted from it: a property of the texts, not of the drafter.
-        """
+        """Return the token counts. Prompts count once, however many answers they have."""
         prompts = {id(request.prompt): request.prompt for request in self.requests}
         prompt = sum(map(len, prompts.values()))
         completion = sum(len(answer.ids) for answer in answers)
@@ -94,25 +116,19 @@ class Generation:
             id(self.requests[answer.index // self.copies].prompt): answer.stats.cached_tokens
             for answer in reversed(answers)  # of several answers to one prompt, the first has read it
         }
-        accepted = sum(int(LCSseq.similarity(self.prediction, answer.ids)) for answer in answers)
         return {
             "prompt_tokens": prompt,
             "completion_tokens": completion,
             "total_tokens": prompt + completion,
             "prompt_tokens_details": {"cached_tokens": sum(cached.values()), "audio_tokens": 0},
-            "completion_tokens_details": {
-                "accepted_prediction_tokens": accepted,
-                "rejected_prediction_tokens": self.prediction_tokens * len(answers) - accepted,
-                "reasoning_tokens": 0,
-                "audio_tokens": 0,
-            },
+            "completion_tokens_details": self.prediction.details([answer.ids for answer in answers]),
         }
 
 
 async def planned(  # noqa: PLR0913
     call: Call,
     body: GenerationRequest,
-    prompts: Sequence[Prompt | Infill | ReadPrompt],
+    prompts: Sequence[Prompt | Infill],
     *,
     contents: Sequence[str],
     logprobs: int | None,
@@ -133,19 +149,22 @@ async def planned(  # noqa: PLR0913
     if len(body.stop) > settings.max_stop:
         raise bad_value(f"stop: at most {settings.max_stop} strings, not {len(body.stop)}", "stop")
     chosen = _settings(body, logprobs)
+    # Before anything is waited for: what comes later is newer.
+    work = call.work(body.session)
     await asyncio.to_thread(engine.check, chosen, json_schema)
     prediction_text = joined(body.prediction.content) if body.prediction else ""
     asked = "json" if json_schema is not None else "\n".join(contents)
 
-    def encode() -> tuple[list[ReadPrompt], list[int], tuple[list[int], ...]]:
+    def encode() -> tuple[list[ReadPrompt], Predicted, tuple[list[int], ...]]:
         read_prompts = [read(engine, prompt, param) for prompt in prompts]
         for prompt in read_prompts:
             check_length(call, len(prompt.ids), param)
         expected = prediction_text or call.text_to_edit(contents)
         texts = (expected, *other_forms(expected, asked)) if expected and settings.drafting else ()
-        return read_prompts, engine.encode_text(prediction_text), encoded(engine, texts)
+        return read_prompts, Predicted.read(body.prediction, engine), encoded(engine, texts)
 
     read_prompts, prediction, reference = await asyncio.to_thread(encode)
+    work.check()
     samples = bool(chosen["temperature"])
     wanted = [(prompt, number) for prompt in read_prompts for number in range(n if samples else 1)]
     requests = [
@@ -164,10 +183,11 @@ async def planned(  # noqa: PLR0913
     ]
     # Greedy answers are all the same: one is made and stands for all.
     return Generation(
+        work,
+        read_prompts,
         requests,
         copies=1 if samples else n,
-        prediction=prediction[: longest_reference(engine)],
-        prediction_tokens=len(prediction),
+        prediction=prediction,
     )
 
 

@@ -6,6 +6,7 @@ the model's choice any more.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -20,11 +21,16 @@ _OPTIONS = {"whitespace_pattern": r"[\x20\n\t]{0,40}"}
 
 
 class Grammars:
-    """Schemas for one tokenizer, which is prepared when the first one comes."""
+    """Schemas for one tokenizer, which is prepared when the first one comes.
 
-    def __init__(self, tokenizer: Any, vocabulary: int) -> None:
+    ``ends`` are the tokens that end the model's answers. Where it has none that the tokenizer knows, the
+    tokenizer's own does.
+    """
+
+    def __init__(self, tokenizer: Any, vocabulary: int, ends: Sequence[int]) -> None:
         self._hf_tokenizer = tokenizer
         self._vocabulary = vocabulary
+        self._ends = [token for token in ends if token < len(tokenizer)]
         self._tokenizer: Any = None
 
     def check(self, schema: str) -> None:
@@ -40,12 +46,19 @@ class Grammars:
 
         return SchemaMask(LLMatcher(self._prepared(), _grammar(schema), log_level=0), prompt_length)
 
+    @property
+    def ends(self) -> tuple[int, ...]:
+        """The tokens that end an answer once it fits."""
+        return tuple(self._prepared().eos_tokens)
+
     def _prepared(self) -> Any:
         if self._tokenizer is None:
             from llguidance.hf import from_tokenizer
 
             try:
-                self._tokenizer = from_tokenizer(self._hf_tokenizer, n_vocab=self._vocabulary)
+                self._tokenizer = from_tokenizer(
+                    self._hf_tokenizer, n_vocab=self._vocabulary, eos_token=self._ends or None
+                )
             except (TypeError, ValueError) as error:
                 raise InputError(f"response_format: not with this model's tokenizer ({error})") from error
         return self._tokenizer
@@ -64,7 +77,7 @@ class SchemaMask:
         self._seen += len(emitted)
         self._matcher.consume_tokens(emitted)
         if self._matcher.is_error():
-            raise InputError(f"response_format: {' '.join(self._matcher.get_error().split())}")
+            raise InputError("response_format: no answer of this model fits the schema: simplify it")
         allowed = np.unpackbits(np.frombuffer(self._matcher.compute_bitmask(), np.uint8), bitorder="little")
         ruled_out = np.full(scores.shape[-1], -np.inf, np.float32)
         ruled_out[np.flatnonzero(allowed[: scores.shape[-1]])] = 0.0

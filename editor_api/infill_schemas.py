@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pydantic import Field, model_validator
 
-from editor_api.schemas import GenerationRequest, Lenient, Seed, Utf8
+from editor_api.schemas import GenerationRequest, Lenient, Parts, Seed, Utf8
 
 _USUAL_TEMPERATURE = 0.8  # llama.cpp's; several answers that are all the likeliest one would be the same
 
@@ -35,7 +35,7 @@ class InfillRequest(GenerationRequest):
 
     input_prefix: Utf8 = Field("", description="The lines before the cursor's.")
     input_suffix: Utf8 = Field("", description="What stands after the cursor.")
-    input_extra: list[ExtraText] = Field(default_factory=list, description="Pieces of other files.")
+    input_extra: Parts[ExtraText] = Field(default_factory=list, description="Pieces of other files.")
     prompt: Utf8 = Field("", description="The cursor's line up to the cursor.")
     n_indent: int | None = Field(
         None, ge=0, description="The answer ends before a line that is indented less."
@@ -44,7 +44,7 @@ class InfillRequest(GenerationRequest):
         None, ge=0, description="After so long, the answer ends if it has a line break; 0 for no limit."
     )
     n_cmpl: int | None = Field(None, ge=1, description="How many answers; more than one come as a list.")
-    response_fields: list[Utf8] | None = Field(None, description="What the answer should hold, as a/b.")
+    response_fields: Parts[Utf8] | None = Field(None, description="What the answer should hold, as a/b.")
     id_slot: int | None = Field(None, description="Given back as it came.")
 
     @model_validator(mode="after")

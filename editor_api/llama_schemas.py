@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pydantic import Field, model_validator
 
-from editor_api.schemas import ChatMessage, Lenient, Utf8
+from editor_api.schemas import ChatMessage, Lenient, Listed, Parts, Utf8
 
 
 class TokenizeRequest(Lenient):
@@ -12,7 +12,7 @@ class TokenizeRequest(Lenient):
 
     content: Utf8 | None = None
     prompt: Utf8 | None = None
-    messages: list[ChatMessage] | None = None
+    messages: Parts[ChatMessage] | None = None
     add_special: bool = Field(False, description="With the tokens that stand before every prompt.")
     with_pieces: bool = Field(False, description="With the text of every token.")
 
@@ -26,10 +26,10 @@ class TokenizeRequest(Lenient):
 class DetokenizeRequest(Lenient):
     """Tokens to read."""
 
-    tokens: list[int]
+    tokens: Listed[int]
 
 
 class TemplateRequest(Lenient):
     """Messages to write as the model reads them."""
 
-    messages: list[ChatMessage] = Field(min_length=1)
+    messages: Parts[ChatMessage] = Field(min_length=1)

@@ -14,6 +14,7 @@ from editor_api.engine import Engine, FinishReason, Piece
 POSITIONS = 32
 """Draft positions that are counted one by one."""
 
+_OK = 200
 _LATENCIES = (0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120, 300, 600)
 
 
@@ -62,7 +63,9 @@ class Metrics:
         self._finished = counter("request_success", "Generations that ended.", "finished_reason")
         self._requests = counter("http_requests", "HTTP requests.", "path", "status")
         self._first_token = seconds("time_to_first_token", "From submission to the first token.")
-        self._latency = seconds("e2e_request_latency", "From an HTTP request to the end of its answer.")
+        self._latency = seconds(
+            "e2e_request_latency", "From a request to the end of the answer that was generated."
+        )
 
     def saw_piece(self, piece: Piece) -> None:
         """Count one pass."""
@@ -97,7 +100,8 @@ class Metrics:
         route = scope.get("route")
         path = getattr(route, "path", "other")  # paths that are no route's could be any number
         self._requests.labels(path, status).inc()
-        self._latency.observe(seconds)
+        if scope["state"].get("generates") and status == _OK:
+            self._latency.observe(seconds)
 
     def text(self) -> bytes:
         """Return the metrics as Prometheus reads them."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import re
 import uuid
-from time import perf_counter
+from time import monotonic
 
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -14,6 +14,7 @@ from editor_api.auth import ApiKeys
 from editor_api.errors import ApiError
 from editor_api.logs import request_id
 from editor_api.metrics import Metrics
+from editor_api.settings import ANY_ORIGIN
 from editor_api.wire import error_response
 
 LOCAL_ORIGINS = r"https?://(localhost|127\.0\.0\.1|\[::1\])(:\d+)?"
@@ -34,6 +35,7 @@ _VERSIONED = frozenset(
     }
 )
 _PROBES = frozenset({"/health", "/ready", "/metrics"})
+_SLASHES = re.compile("/{2,}")
 _ID = re.compile(r"[\w.:-]{1,128}", re.ASCII)
 _HEADER_BYTES = 32 << 10
 _DRAINED = 4  # bodies are read up to this many times the limit, so that the client gets to read the answer
@@ -41,7 +43,7 @@ _log = logging.getLogger(__name__)
 
 
 class Observe:
-    """Gives every request an id, logs and counts it, and tells what nobody foresaw as an error."""
+    """Gives every request an id, logs and counts it."""
 
     def __init__(self, app: ASGIApp, metrics: Metrics) -> None:
         self._app = app
@@ -57,7 +59,8 @@ class Observe:
         token = request_id.set(identity)
         state = scope.setdefault("state", {})
         state["request_id"] = identity
-        began, status = perf_counter(), 0
+        state["arrived"] = began = monotonic()
+        status = 0
 
         async def send_with_id(message: Message) -> None:
             nonlocal status
@@ -68,12 +71,8 @@ class Observe:
 
         try:
             await self._app(scope, receive, send_with_id)
-        except Exception as error:
-            _log.exception("a request failed")
-            if not status:
-                await error_response(error)(scope, receive, send_with_id)
         finally:
-            seconds = perf_counter() - began
+            seconds = monotonic() - began
             self._metrics.saw_request(scope, status, seconds)
             fields = {"method": scope["method"], "path": scope["path"], "status": status}
             fields |= {"seconds": round(seconds, 4), "tenant": state.get("tenant")}
@@ -83,8 +82,36 @@ class Observe:
             request_id.reset(token)
 
 
+class Failures:
+    """Tells what nobody foresaw as an error."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Serve a request, or tell that it failed."""
+        has_begun = False
+
+        async def noting_send(message: Message) -> None:
+            nonlocal has_begun
+            has_begun = True
+            await send(message)
+
+        try:
+            await self._app(scope, receive, noting_send)
+        except Exception as error:
+            if scope["type"] != "http":
+                raise
+            _log.exception("a request failed")
+            if not has_begun:
+                await error_response(error)(scope, receive, send)
+
+
 class Paths:
-    """Takes the spellings of a path that clients build from their base address: without /v1, with a final slash."""
+    """Takes the spellings of a path that clients build from their base address.
+
+    Without /v1, with a final slash, with two slashes where there should be one.
+    """
 
     def __init__(self, app: ASGIApp) -> None:
         self._app = app
@@ -92,7 +119,7 @@ class Paths:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve a request under the path that a route has."""
         if scope["type"] == "http":
-            path = scope["path"].rstrip("/") or "/"
+            path = _SLASHES.sub("/", scope["path"]).rstrip("/") or "/"
             if path in _VERSIONED or path.startswith("/models/"):
                 path = "/v1" + path
             elif path.startswith("/v1/") and path.removeprefix("/v1") in _UNVERSIONED:
@@ -128,7 +155,7 @@ class Guard:
     def _check_origin(self, headers: Headers) -> None:
         # CORS keeps a page from reading answers, not from asking: that alone would cost an open service time.
         origin = headers.get("origin")
-        if origin is None or origin in self._origins or re.fullmatch(LOCAL_ORIGINS, origin):
+        if origin is None or {origin, ANY_ORIGIN} & self._origins or re.fullmatch(LOCAL_ORIGINS, origin):
             return
         # The service's own page, by whatever name it was reached. Without keys that name proves nothing: any name
         # can be made to lead to this computer.

@@ -36,13 +36,11 @@ class ReadPrompt:
         return settings
 
 
-def read(engine: Engine, prompt: Prompt | Infill | ReadPrompt, param: str | None = None) -> ReadPrompt:
+def read(engine: Engine, prompt: Prompt | Infill, param: str | None = None) -> ReadPrompt:
     """Return a prompt as ids. Messages for a model without chat template become a text to continue.
 
     Raises ``InputError``, and ``ApiError`` for a gap that the model has no tokens for.
     """
-    if isinstance(prompt, ReadPrompt):
-        return prompt
     if isinstance(prompt, Infill):
         try:
             filling = engine.encode_infill(prompt)

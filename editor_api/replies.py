@@ -25,7 +25,7 @@ Json = dict[str, Any]
 class Answers(Protocol):
     """What there is to answer with, such as a ``Generation``."""
 
-    def run(self, call: Call, session: str | None) -> AsyncGenerator[tuple[Answer, Piece], None]:
+    def run(self) -> AsyncGenerator[tuple[Answer, Piece], None]:
         """Yield every piece with the answer it was added to."""
         ...
 
@@ -85,7 +85,7 @@ class ChatShape:
 
 @dataclass(slots=True)
 class TextShape:
-    """``/v1/completions``. Remembers how far the text of every choice has come.
+    """``/v1/completions``. Remembers how far the tokens of every choice have come.
 
     ``echoes`` are what every choice repeats before its answer, by its index.
     """
@@ -103,7 +103,8 @@ class TextShape:
     def more(self, answer: Answer, piece: Piece) -> Json:
         """Give text."""
         offset = self._offsets.get(answer.index, 0)
-        self._offsets[answer.index] = offset + len(piece.text)
+        # By the tokens, as in a whole answer: their text may be held back, or never told.
+        self._offsets[answer.index] = offset + sum(len(score.text) for score in piece.scores)
         return {"text": piece.text, "logprobs": _text_logprobs(piece.scores, offset)}
 
     def last(self) -> Json:
@@ -121,15 +122,15 @@ class TextShape:
 async def answered(call: Call, body: GenerationRequest, generation: Answers, shape: Shape) -> Response:
     """Answer in a shape, whole or streamed as the request wants it."""
     if not body.stream:
-        return await whole(call.http, whole_reply(call, generation, body.session, shape))
+        return await whole(call.http, whole_reply(call, generation, shape))
     usage = bool(body.stream_options and body.stream_options.include_usage)
-    events = reply_events(call, generation, body.session, shape, include_usage=usage)
+    events = reply_events(call, generation, shape, include_usage=usage)
     return await streamed(call.http, events, call.service.settings.keepalive_seconds)
 
 
-async def whole_reply(call: Call, generation: Answers, session: str | None, shape: Shape) -> Json:
+async def whole_reply(call: Call, generation: Answers, shape: Shape) -> Json:
     """Return the whole answer."""
-    answers = await _answers(call, generation, session)
+    answers = await _answers(generation)
     choices = [
         {"index": answer.index, **shape.choice(answer), "finish_reason": answer.finish_reason}
         for answer in answers
@@ -143,7 +144,7 @@ async def whole_reply(call: Call, generation: Answers, session: str | None, shap
 
 
 async def reply_events(
-    call: Call, generation: Answers, session: str | None, shape: Shape, *, include_usage: bool
+    call: Call, generation: Answers, shape: Shape, *, include_usage: bool
 ) -> AsyncGenerator[bytes, None]:
     """Yield the events of a streamed answer."""
     head = _head(call, shape.prefix, shape.chunk_object)
@@ -156,7 +157,7 @@ async def reply_events(
         timing = {} if written["finish_reason"] is None else {"timings": timings([answer.stats])}
         return event({**head, "choices": [written], **rest, **timing})
 
-    async with aclosing(generation.run(call, session)) as pieces:
+    async with aclosing(generation.run()) as pieces:
         async for answer, piece in pieces:
             if answer.index not in answers:
                 answers[answer.index] = answer
@@ -200,9 +201,9 @@ def timings(all_stats: Iterable[Stats]) -> Json:
     }
 
 
-async def _answers(call: Call, generation: Answers, session: str | None) -> Sequence[Answer]:
+async def _answers(generation: Answers) -> Sequence[Answer]:
     answers: dict[int, Answer] = {}
-    async with aclosing(generation.run(call, session)) as pieces:
+    async with aclosing(generation.run()) as pieces:
         async for answer, _ in pieces:
             answers[answer.index] = answer
     return list(answers.values())

@@ -65,8 +65,9 @@ class Runner:
         # Between chunks other requests have their turn. Bitwise passes need prompts read as plain decoding does.
         self._prefill_chunk_size = None if model.is_bitwise else PREFILL_CHUNK_SIZE
         self._learnt: OrderedDict[str, SurvivalModel] = OrderedDict()
-        self._grammars = Grammars(model.tokenizer, model.vocabulary_size)
-        self._infiller = Infiller(model.tokenizer, model.encode_text, eos_ids(model.model.generation_config))
+        ends = eos_ids(model.model.generation_config)
+        self._grammars = Grammars(model.tokenizer, model.vocabulary_size, ends)
+        self._infiller = Infiller(model.tokenizer, model.encode_text, ends)
 
     def begin(self, request: Request, seconds_left: float) -> Run:
         """Start a request; nothing is computed yet. Raises ``LookupDecError``."""
@@ -80,7 +81,7 @@ class Runner:
         if request.json_schema is not None:
             # Any: transformers takes every callable, whatever its types say.
             mask: Any = self._grammars.mask(request.json_schema, len(request.prompt))
-            settings = replace(settings, logits_processor=(mask,))
+            settings = replace(settings, logits_processor=(mask,), eos_token_id=self._grammars.ends)
         expected = Reference(request.reference[0], request.reference[1:]) if request.reference else None
         chunks = stream(
             self.model,

@@ -4,14 +4,25 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, TypeVar
 
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, model_validator
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Discriminator,
+    Field,
+    Tag,
+    model_validator,
+)
 
 from editor_api.tools import forces_tool
 from lookupdec.limits import SEEDS
 
 _LOWEST_TEMPERATURE = 1e-5
+_MOST_PARTS = 1 << 16
+T = TypeVar("T")
 
 
 def _unique_strings(value: object) -> object:
@@ -34,6 +45,11 @@ def _unlimited(value: object) -> object:
     return None if value == -1 else value
 
 
+def _none_for_false(value: object) -> object:
+    """Take false for none, as chats spell it."""
+    return None if value is False else value
+
+
 def _unicode(value: str) -> str:
     """Refuse lone surrogates, which no tokenizer and no file can hold."""
     try:
@@ -49,16 +65,28 @@ def _temperature(value: float | None) -> float | None:
 
 
 Utf8 = Annotated[str, AfterValidator(_unicode)]
+# The first wrong item is told: an error for each of millions would take minutes and gigabytes.
+Listed = Annotated[list[T], Field(fail_fast=True)]
+Parts = Annotated[list[T], Field(fail_fast=True, max_length=_MOST_PARTS)]
 TokenLimit = Annotated[int | None, Field(ge=1), BeforeValidator(_unlimited)]
-StopStrings = Annotated[list[Utf8], BeforeValidator(_unique_strings)]
+StopStrings = Annotated[Listed[Utf8], BeforeValidator(_unique_strings)]
 Temperature = Annotated[float | None, Field(ge=0, le=100), AfterValidator(_temperature)]
 Seed = Annotated[int | None, Field(ge=0, lt=SEEDS), BeforeValidator(_seed)]
+Biases = Annotated[dict[int, Annotated[float, Field(ge=-100, le=100)]], Field(fail_fast=True)]
 
 
 class Lenient(BaseModel):
     """A part of a request."""
 
     model_config = ConfigDict(extra="ignore", allow_inf_nan=False, protected_namespaces=())
+
+    @model_validator(mode="before")
+    @classmethod
+    def _without_nulls(cls, value: object) -> object:
+        """Take null for left out: clients send it for whatever they have no value for."""
+        if not isinstance(value, dict):
+            return value
+        return {name: field for name, field in value.items() if field is not None}
 
 
 class TextPart(Lenient):
@@ -68,7 +96,7 @@ class TextPart(Lenient):
     text: Utf8
 
 
-Text = Utf8 | list[TextPart]
+Text = Utf8 | Parts[TextPart]
 
 
 def joined(text: Text | None) -> str:
@@ -141,7 +169,7 @@ class GenerationRequest(Lenient):
     min_p: float | None = Field(None, ge=0, le=1)
     presence_penalty: float | None = Field(None, ge=-2, le=2)
     frequency_penalty: float | None = Field(None, ge=-2, le=2)
-    logit_bias: dict[int, Annotated[float, Field(ge=-100, le=100)]] | None = None
+    logit_bias: Biases | None = None
     seed: Seed = None
     stop: StopStrings = Field(default_factory=list, description="A string or several.")
     n: int | None = Field(None, ge=1)
@@ -165,13 +193,18 @@ class GenerationRequest(Lenient):
 class ChatRequest(GenerationRequest):
     """A conversation to go on with. Where its last message is the assistant's, the answer continues it."""
 
-    messages: list[ChatMessage] = Field(min_length=1)
+    messages: Parts[ChatMessage] = Field(min_length=1)
     max_completion_tokens: TokenLimit = None
     logprobs: bool | None = None
     top_logprobs: int | None = Field(None, ge=0, le=20)
     response_format: ResponseFormat | None = None
-    tools: list[Any] | None = Field(None, description="Let pass unread.")
+    tools: Any = Field(None, description="Let pass unread.")
     tool_choice: Any = Field(None, description="Anything that does not force a tool to be called.")
+
+    @property
+    def json_schema(self) -> str | None:
+        """The JSON schema that answers must fit, None for any answer."""
+        return self.response_format.schema_text if self.response_format else None
 
     @property
     def forces_tool(self) -> bool:
@@ -184,11 +217,29 @@ class ChatRequest(GenerationRequest):
         return super().limit if self.max_completion_tokens is None else self.max_completion_tokens
 
 
+def _kind_of_prompt(value: object) -> str:
+    first = value[0] if isinstance(value, list) and value else None
+    if isinstance(first, list):
+        return "list[list[int]]"
+    if isinstance(value, list):
+        return "list[str]" if isinstance(first, str) else "list[int]"
+    return "str"
+
+
+Prompt = Annotated[
+    Annotated[Utf8, Tag("str")]
+    | Annotated[Listed[int], Tag("list[int]")]
+    | Annotated[Parts[Utf8], Tag("list[str]")]
+    | Annotated[Parts[Listed[int]], Tag("list[list[int]]")],
+    Discriminator(_kind_of_prompt),  # else each kind is tried, and tells its own errors
+]
+
+
 class CompletionRequest(GenerationRequest):
     """Texts to continue: one or several, as strings or as token ids."""
 
-    prompt: Utf8 | list[int] | list[Utf8] | list[list[int]]
-    logprobs: int | None = Field(None, ge=0, le=20)
+    prompt: Prompt
+    logprobs: Annotated[int | None, Field(ge=0, le=20), BeforeValidator(_none_for_false)] = None
     echo: bool | None = None
     suffix: Utf8 | None = None
 
@@ -228,10 +279,10 @@ class EditRequest(Lenient):
         None, description="Rewrite this only: two positions, or two offsets in characters."
     )
     lines: tuple[int, int] | None = Field(None, description="Rewrite these lines only, counted from 1.")
-    context: list[Utf8] = Field(default_factory=list, description="Other texts to know.")
+    context: Parts[Utf8] = Field(default_factory=list, description="Other texts to know.")
     prediction: Text | Prediction | None = Field(None, description="What the answer is expected to repeat.")
     position_encoding: Literal["utf-8", "utf-16", "utf-32"] = "utf-16"
-    wanted: list[Literal["text", "edits", "diff"]] = Field(
+    wanted: Parts[Literal["text", "edits", "diff"]] = Field(
         ["text", "edits", "diff"], alias="return", description="What the result should hold."
     )
     allow_incomplete: bool = Field(False, description="Use an answer that was cut, too.")

@@ -16,7 +16,7 @@ from editor_api.engine import Engine
 from editor_api.errors import ApiError
 from editor_api.metrics import Metrics
 from editor_api.settings import Settings
-from editor_api.work import Sessions
+from editor_api.work import Sessions, Work
 
 FAST_APPLY = "Fast-Apply"
 """Part of a second name of the model: some clients send predictions to models of such names only."""
@@ -55,6 +55,16 @@ class Call:
             message = f"there is no model {name!r} here, but {self.service.engine.model_name!r}"
             raise ApiError(404, message, "model_not_found", param="model")
 
+    def work(self, session: str | None) -> Work:
+        """Begin what the engine is to do, in the place of what the session has asked for before.
+
+        Raises ``RequestReplaced`` where the session has asked for something else since.
+        """
+        self.http.scope["state"]["generates"] = True  # for who measures it
+        work = Work(self.service.engine, self.service.metrics, arrived=self.arrived)
+        self.service.sessions.begin(self.tenant, session, work)
+        return work
+
     def namespace(self, session: str | None, prompt_cache_key: str | None) -> str:
         """Return the name under which this caller's past outputs are kept: each pair has one of its own."""
         return f"{self.tenant}/{json.dumps([session, prompt_cache_key])}"
@@ -64,7 +74,7 @@ class Call:
         return text_to_edit(contents) if self.service.settings.drafting else None
 
 
-def _call(request: HttpRequest) -> Call:
+async def _call(request: HttpRequest) -> Call:
     state = request.scope["state"]
     return Call(
         service=request.app.state.service,
@@ -72,7 +82,7 @@ def _call(request: HttpRequest) -> Call:
         tenant=state["tenant"],
         identity=state["request_id"],
         created=int(time.time()),
-        arrived=time.monotonic(),
+        arrived=state["arrived"],
     )
 
 

@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import ipaddress
+import re
 from pathlib import Path
 from typing import Literal, Self
 
-from pydantic import Field, NonNegativeInt, PositiveFloat, PositiveInt, model_validator
+from pydantic import Field, NonNegativeInt, PositiveFloat, PositiveInt, field_validator, model_validator
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
 from lookupdec.limits import PAST_BYTES, PREFIX_BYTES
+
+ANY_ORIGIN = "*"
+_ORIGIN = re.compile(r"[a-z][a-z0-9+.-]*://([\w.-]+|\[[0-9a-f:.]+\])(:\d+)?", re.ASCII)
+_USUAL_PORTS = {"http": ":80", "https": ":443"}
 
 
 class Settings(BaseSettings):
@@ -45,11 +50,13 @@ class Settings(BaseSettings):
     drafting: bool = Field(default=True, description="Draft by copying; without it, decoding is plain.")
 
     api_keys_file: Path | None = Field(
-        default=None, description="File with one API key a line; # begins a comment."
+        default=None,
+        description="File with one API key a line; # begins a comment, at the start or after a space.",
     )
     cors_origins: list[str] = Field(
         default_factory=list,
-        description="Web origins that may call, besides those on localhost; a JSON list in the variable.",
+        description="Web origins that may call, besides those on localhost, such as https://a.example; * "
+        "lets all in; a JSON list in the variable.",
     )
     strict_model: bool = Field(default=False, description="Answer 404 to a request that names another model.")
 
@@ -87,6 +94,11 @@ class Settings(BaseSettings):
     )
     log_bodies: bool = Field(default=False, description="Log request bodies, which hold prompts.")
 
+    @field_validator("cors_origins")
+    @classmethod
+    def _origins(cls, origins: list[str]) -> list[str]:
+        return [_origin(written) for written in origins]
+
     @model_validator(mode="after")
     def _loopback_without_keys(self) -> Self:
         if self.api_keys_file is None and not is_loopback(self.host):
@@ -94,6 +106,17 @@ class Settings(BaseSettings):
                 f"{self.host} can be reached from elsewhere: give --api-keys-file, or listen at 127.0.0.1"
             )
         return self
+
+
+def _origin(written: str) -> str:
+    """Return an origin as browsers write it. Raises ``ValueError`` for what is none, which would never match."""
+    origin = written.strip().rstrip("/").lower()
+    if origin in (ANY_ORIGIN, "null"):
+        return origin
+    if not _ORIGIN.fullmatch(origin):
+        raise ValueError(f"{written!r} is no web origin: write it like https://a.example:8443, or *")
+    scheme, _, _ = origin.partition("://")
+    return origin.removesuffix(_USUAL_PORTS.get(scheme, "/"))
 
 
 def is_loopback(host: str) -> bool:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Iterator
-from contextlib import contextmanager
+from collections.abc import AsyncGenerator
 from dataclasses import replace
 from time import monotonic
+from weakref import WeakValueDictionary
 
 from editor_api.engine import Engine, EngineError, Job, Piece, Request, RequestReplaced, RequestTimedOut
 from editor_api.metrics import Metrics
@@ -23,7 +23,7 @@ class Work:
     def __init__(self, engine: Engine, metrics: Metrics, *, arrived: float) -> None:
         self._engine = engine
         self._metrics = metrics
-        self._arrived = arrived
+        self.arrived = arrived
         self._job: Job | None = None
         self._error: EngineError | None = None
 
@@ -45,8 +45,8 @@ class Work:
         ``EngineError``, also where there is no time for the first.
         """
         self.check()
-        submitted, is_first = monotonic(), True
-        seconds_left = self._arrived + request.deadline - submitted
+        submitted = monotonic()
+        seconds_left = self.arrived + request.deadline - submitted
         if seconds_left <= 0:
             if not request.admitted:
                 raise RequestTimedOut("the deadline passed before the request had its first turn")
@@ -57,11 +57,7 @@ class Work:
             async for piece in job:
                 if not piece.step.tokens and piece.finish_reason is None:
                     continue  # a part of the prompt was read
-                if is_first:
-                    seconds = monotonic() - submitted
-                    self._metrics.saw_start(len(request.prompt), piece.stats.cached_tokens, seconds)
-                    is_first = False
-                self._metrics.saw_piece(piece)
+                self._count(piece, request, submitted)
                 yield piece
         except GeneratorExit:
             if piece.finish_reason is None and not self.is_stopped:
@@ -74,6 +70,16 @@ class Work:
         finally:
             job.cancel()
 
+    def _count(self, piece: Piece, request: Request, submitted: float) -> None:
+        tokens = len(piece.step.tokens)
+        if not tokens and piece.finish_reason is not None:  # time was over before the first token
+            self._metrics.saw_end(piece.finish_reason)
+            return
+        if piece.stats.tokens == tokens:
+            seconds = monotonic() - submitted
+            self._metrics.saw_start(len(request.prompt), piece.stats.cached_tokens, seconds)
+        self._metrics.saw_piece(piece)
+
     def stop(self, error: EngineError) -> None:
         """End what runs, and let nothing begin."""
         self._error = self._error or error
@@ -85,20 +91,19 @@ class Sessions:
     """The newest work of every session: with each keystroke, what was asked before is void."""
 
     def __init__(self) -> None:
-        self._newest: dict[tuple[str, str], Work] = {}
+        self._newest: WeakValueDictionary[tuple[str, str], Work] = WeakValueDictionary()
 
-    @contextmanager
-    def newest(self, tenant: str, session: str | None, work: Work) -> Iterator[None]:
-        """Hold a session's place while ``work`` goes on, and stop who held it before."""
+    def begin(self, tenant: str, session: str | None, work: Work) -> None:
+        """Give a session's place to ``work`` for as long as that exists, and stop who has it.
+
+        Raises ``RequestReplaced`` where that one arrived later: to read a long body takes its time.
+        """
         if session is None:
-            yield
             return
-        key = (tenant, session)
-        if (older := self._newest.get(key)) is not None:
-            older.stop(RequestReplaced("a newer request of the same session took this one's place"))
-        self._newest[key] = work
-        try:
-            yield
-        finally:
-            if self._newest.get(key) is work:
-                del self._newest[key]
+        replaced = RequestReplaced("a newer request of the same session took this one's place")
+        other = self._newest.get((tenant, session))
+        if other is not None and other.arrived > work.arrived:
+            raise replaced
+        if other is not None:
+            other.stop(replaced)
+        self._newest[tenant, session] = work

@@ -6,9 +6,20 @@ import contextlib
 import os
 import secrets
 import shutil
+from collections.abc import Iterator
 from pathlib import Path
+from typing import BinaryIO
 
 from lookupdec.errors import FileError
+
+
+@contextlib.contextmanager
+def naming(path: Path, failure: str = "cannot be written") -> Iterator[None]:
+    """Turn what the system says against the use of a file into a ``FileError`` that names it."""
+    try:
+        yield
+    except OSError as error:
+        raise FileError(f"{path} {failure}: {(error.strerror or str(error)).lower()}") from error
 
 
 def read_bytes(path: Path) -> bytes:
@@ -45,17 +56,14 @@ def check_writable(path: Path) -> None:
 def write_atomically(path: Path, data: bytes, *, expected: bytes | None = None) -> None:
     """Replace the file at ``path`` by ``data`` in one step; whatever goes wrong leaves it untouched.
 
-    Symbolic links are followed; mode, owner and extended attributes are kept. With ``expected``, a file that
-    no longer holds these bytes is refused. Raises ``FileError``.
+    Symbolic links are followed; mode, owner and extended attributes are kept. Where another's file may be written
+    but not given to its owner, it is written in place. With ``expected``, a file that no longer holds these bytes
+    is refused. Raises ``FileError``.
     """
     check_writable(path)
     real = _real(path)
-    try:
+    with naming(path):
         _replace(real, data, expected)
-    except FileError:
-        raise
-    except OSError as error:
-        raise FileError(f"{path} cannot be written: {(error.strerror or str(error)).lower()}") from error
 
 
 def _replace(real: Path, data: bytes, expected: bytes | None) -> None:
@@ -68,29 +76,55 @@ def _replace(real: Path, data: bytes, expected: bytes | None) -> None:
             file.write(data)
             file.flush()
             os.fsync(file.fileno())
-        if exists:
-            _copy_metadata(real, temporary)
+        keeps_owner = not exists or _copy_metadata(real, temporary)
         if expected is not None and real.read_bytes() != expected:
             raise FileError(f"{real} changed while it was being edited: nothing was written, run it again")
-        os.replace(temporary, real)
+        if keeps_owner:
+            os.replace(temporary, real)
+        else:
+            _overwrite(real, data)
+            temporary.unlink()
     except BaseException:
         with contextlib.suppress(OSError):
             temporary.unlink()
         raise
-    _sync_folder(real.parent)
+    sync_folder(real.parent)
 
 
-def _copy_metadata(source: Path, target: Path) -> None:
+def _overwrite(real: Path, data: bytes) -> None:
+    with real.open("r+b") as file:
+        old = file.read()
+        try:
+            _fill(file, data)
+        except BaseException:
+            _fill(file, old)
+            raise
+
+
+def _fill(file: BinaryIO, data: bytes) -> None:
+    file.seek(0)
+    file.write(data)
+    file.truncate()
+    file.flush()
+    os.fsync(file.fileno())
+
+
+def _copy_metadata(source: Path, target: Path) -> bool:
+    """Copy all but the content; False where the owner cannot be kept."""
     owner = source.stat()
     if hasattr(os, "chown"):
         created = target.stat()
         if (created.st_uid, created.st_gid) != (owner.st_uid, owner.st_gid):
-            os.chown(target, owner.st_uid, owner.st_gid)  # before the mode: it clears the set-id bits
+            try:
+                os.chown(target, owner.st_uid, owner.st_gid)  # before the mode: it clears the set-id bits
+            except PermissionError:
+                return False
     shutil.copystat(source, target)
     os.utime(target)
+    return True
 
 
-def _sync_folder(folder: Path) -> None:
+def sync_folder(folder: Path) -> None:
     """Make the rename durable; some systems cannot open a folder, and the data is safe without it."""
     with contextlib.suppress(OSError):
         descriptor = os.open(folder, os.O_RDONLY)

@@ -15,7 +15,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from benchmarks.cache import search
+from benchmarks.search import search
 from lookupdec import _kernels as kernels
 from lookupdec import cache as cache_module
 from lookupdec._kernels import SEPARATOR, Automaton
@@ -340,14 +340,19 @@ class TestBudget:
 
     @pytest.mark.parametrize("vocabulary", [49152, 300])
     def test_a_million_tokens_take_at_most_64_megabytes(self, vocabulary: int) -> None:
-        cache = RollingCache(100 * MIB)
         ids = random_ids(1_010_000, vocabulary=vocabulary)
-        start = thread_time()
-        for begin in range(0, ids.size, 2000):
-            cache.add(ids[begin : begin + 2000])
-            if len(cache) >= 990_000:
-                assert cache.nbytes <= 64 * len(cache)
-        assert len(cache) / (thread_time() - start) > 300_000  # about 2M a second; see benchmarks/cache.py
+
+        def seconds() -> float:
+            cache = RollingCache(100 * MIB)
+            start = thread_time()
+            for begin in range(0, ids.size, 2000):
+                cache.add(ids[begin : begin + 2000])
+                if len(cache) >= 990_000:
+                    assert cache.nbytes <= 64 * len(cache)
+            return thread_time() - start
+
+        # About 2M a second, see benchmarks/cache.py; the first time may compile.
+        assert ids.size / min(seconds() for _ in range(4)) > 300_000
 
     def test_the_table_of_documents_takes_what_is_counted_for_it(self) -> None:
         import tracemalloc
@@ -550,7 +555,7 @@ class TestThreads:
         with cache._lock:
             asker = threading.Thread(target=ask, daemon=True)
             asker.start()
-            asker.join(timeout=30)
+            asker.join(timeout=300)
         assert answers == [[2, 3], (3, True, (None,))]
 
     def test_many_threads_search_while_others_add_and_evict(self) -> None:

@@ -1,4 +1,5 @@
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -49,6 +50,49 @@ def test_edit_prints_the_diff_and_leaves_the_file_alone(engine, file):
     assert result.stdout_bytes.endswith(b" one\r\n-two\r\n+2\r\n three\n\\ No newline at end of file\n")
     assert result.stderr == ""
     assert file.read_bytes() == TEXT
+
+
+def test_the_diff_has_the_bytes_of_the_file(engine, tmp_path):
+    file = tmp_path / "my file.txt"
+    for data, options in ((b"\xef\xbb\xbf" + TEXT, ()), (b"\xe9\n" + TEXT, ("--encoding", "latin-1"))):
+        file.write_bytes(data)
+        engine.answer = data.decode("latin-1" if options else "utf-8-sig").replace("two", "2")
+        result = run("edit", file, "-i", "x", *options)
+        assert data.split(b"\r\n")[0].split(b"\n")[0] in result.stdout_bytes
+        assert b"my file.txt\t\n" in result.stdout_bytes
+        assert result.stderr == ""
+    file.write_bytes(TEXT.decode().encode("utf-16"))
+    engine.answer = CHANGED.decode()
+    result = run("edit", file, "-i", "x")
+    assert "-two\r\n+2\r\n" in result.stdout_bytes.decode()
+    assert result.stderr == "the diff is for reading: it is in UTF-8, the file in utf-16-le\n"
+
+
+def test_a_file_in_which_nothing_changes_is_not_written(engine, file):
+    os.link(file, file.with_name("other"))
+    engine.answer = SHOWN
+    before = file.stat()
+    result = run("edit", file, "-i", "x", "--in-place")
+    assert (result.exit_code, result.stderr) == (0, "nothing changed\n")
+    assert (file.stat().st_ino, file.stat().st_mtime_ns) == (before.st_ino, before.st_mtime_ns)
+
+
+def test_a_result_that_cannot_be_written_is_shown(engine, file, monkeypatch):
+    def full(*_args):
+        raise OSError(28, "No space left on device")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(os, "fsync", full)
+        result = run("edit", file, "-i", "x", "--in-place")
+    assert (result.exit_code, file.read_bytes()) == (2, TEXT)
+    assert b"+2" in result.stdout_bytes
+    assert "no space left on device" in result.stderr
+    engine.answer = SHOWN.replace("two", "\u20ac")
+    for name, given in ((file, None), ("-", TEXT)):
+        result = run("edit", name, "-i", "x", "--encoding", "latin-1", stdin=given)
+        assert result.exit_code == 2
+        assert "+\u20ac" in result.stdout_bytes.decode()
+        assert "which iso8859-1 cannot write" in result.stderr
 
 
 def test_edit_in_place_writes_the_file_and_nothing_else(engine, file):
@@ -378,6 +422,35 @@ def test_batch_keeps_what_is_finished_on_ctrl_c(engine, tmp_path):
     assert result.exit_code == 130
     assert result.stderr.strip() == "stopped: what is finished is kept, run it again to go on"
     assert out.read_bytes() == b""
+
+
+def test_batch_makes_bad_results_again_when_asked_for(engine, tmp_path):
+    source, out = batch_files(tmp_path)
+    engine.answer = ""
+    assert run("batch", source, out, "-i", "x").stderr.startswith("2 items, 1 failed, 1 not complete")
+    engine.answer = str.upper
+    assert run("batch", source, out, "-i", "x").stderr.startswith("2 items, 2 done before, 1 failed, 1 not")
+    assert run("batch", source, out, "-i", "x", "--retry").stderr.startswith("2 items, 1 failed: ")
+    assert json.loads(out.read_text().splitlines()[0])["text"] == "A B\n"
+    assert "--retry" in run("batch", "--help").stdout
+
+
+def test_what_the_system_refuses_is_one_line(engine, tmp_path, monkeypatch):
+    source, out = batch_files(tmp_path)
+
+    def full(*_args, **_options):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("os.fsync", full)
+    result = run("batch", source, out, "-i", "x")
+    assert result.exit_code == 2
+    assert (
+        result.stderr
+        == f"error: {out} cannot be written, what is finished is kept: no space left on device\n"
+    )
+    monkeypatch.setattr("lookupdec.edit.editor.Editor.edit", full)
+    result = run("edit", source, "-i", "x")
+    assert (result.exit_code, result.stderr) == (2, "error: [Errno 28] No space left on device\n")
 
 
 def test_batch_refuses_a_missing_file_before_loading_a_model(folder, capsys):

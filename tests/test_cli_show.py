@@ -6,6 +6,7 @@ from rich.console import Console
 
 from lookupdec.cli.show import print_diff, speed, stream_view, waiting
 from lookupdec.edit import Editor
+from lookupdec.edit.engine import Chunk
 from lookupdec.edit.results import total
 from lookupdec.stats import Stats
 from tests.edit.scripted import ScriptedEngine
@@ -24,10 +25,17 @@ def shown(console: Console) -> str:
     return console.file.getvalue()
 
 
-def streamed(engine: ScriptedEngine, text: str) -> str:
+def streamed(engine: ScriptedEngine, text: str, *, refreshed: bool = False) -> str:
     console = terminal()
     with stream_view(console, engine.decode) as view:
-        Editor(engine).edit(text, "x", on_token=view)
+        assert view is not None
+
+        def show(chunk: Chunk) -> None:
+            view(chunk)
+            if refreshed:  # as happens twelve times a second
+                view._live.refresh()
+
+        Editor(engine).edit(text, "x", on_token=show)
     return shown(console)
 
 
@@ -44,12 +52,13 @@ def test_the_speed_has_tokens_tokens_per_pass_and_tokens_per_second():
     assert speed(both, 10.0) == "1,202 tokens · 12.0 tokens per pass · 120 tok/s"
 
 
-def test_every_line_is_printed_once_above_the_progress():
+@pytest.mark.parametrize("refreshed", [False, True])
+def test_every_line_is_printed_once_above_the_progress(refreshed):
     text = "".join(f"line number {number}\n" for number in range(40)) + "the end"
-    output = streamed(ScriptedEngine(text, accepted=30), text)
+    output = streamed(ScriptedEngine(text, accepted=30), text, refreshed=refreshed)
     lines = [line for line in plain_lines(output) if line.startswith("line number")]
     assert lines == [f"line number {number}" for number in range(40)]
-    assert plain_lines(output)[-2] == "the end"
+    assert plain_lines(output)[-1] == "the end"
 
 
 def test_a_file_cannot_drive_the_terminal():
@@ -80,9 +89,24 @@ def test_the_view_ends_cleanly_on_ctrl_c():
 
 
 def plain_lines(output: str) -> list[str]:
-    """What stays on the screen: a carriage return starts its line anew."""
-    visible = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", output)
-    return [line.rsplit("\r", 1)[-1] for line in visible.split("\n")]
+    """What stays on the screen, without the empty lines at its end."""
+    lines, row, column = [""], 0, 0
+    for char, number, code in re.findall(r"([^\x1b])|\x1b\[([0-9;?]*)([A-Za-z])", output):
+        if code == "A":
+            row -= int(number or 1)
+        elif code == "K":
+            lines[row] = ""
+        elif char == "\r":
+            column = 0
+        elif char == "\n":
+            row, column = row + 1, 0
+            lines += [""] * (row == len(lines))
+        elif char:
+            lines[row] = lines[row].ljust(column)[:column] + char + lines[row][column + 1 :]
+            column += 1
+    while lines and not lines[-1]:
+        lines.pop()
+    return lines
 
 
 def test_waiting_shows_the_part_that_is_done_on_a_terminal_and_nothing_elsewhere() -> None:

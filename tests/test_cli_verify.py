@@ -13,6 +13,7 @@ from lookupdec.cli import verify, verify_prompts
 from lookupdec.cli.app import app
 from lookupdec.errors import FileError, ModelError
 from lookupdec.hf import LanguageModel
+from lookupdec.hf.passes import FixedPasses
 from lookupdec.hf.target import ModelTarget
 from tests.hf.tiny import byte_tokenizer, tiny_model
 
@@ -36,6 +37,24 @@ def prompts(tmp_path: Path) -> Path:
 
 def run(*arguments: object) -> Any:
     return CliRunner().invoke(app, ["verify", *map(str, arguments)])
+
+
+@pytest.mark.parametrize(
+    ("one_width", "said"), [(True, "fixed passes,"), (False, "fast passes of fixed widths,")]
+)
+def test_passes_of_fixed_widths_are_named(
+    one_width: bool, said: str, prompts: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shape = {"vocab_size": 257, "eos_token_id": 256, "max_position_embeddings": 512}
+    network = tiny_model("llama", 3, **shape)
+    passes = FixedPasses(network, one_width=one_width)
+    model = LanguageModel(network, byte_tokenizer(), "tiny", passes=passes)
+    monkeypatch.setattr("lookupdec.hf.load", lambda *_args, **_options: model)
+    result = run("--prompts", prompts, "--max-new-tokens", 8)
+    assert result.exit_code == 0
+    assert result.stdout.startswith(f"tiny, float32 on cpu, {said} transformers ")
+    report = json.loads(run("--prompts", prompts, "--max-new-tokens", 8, "--json").stdout)
+    assert (report["arithmetic"], report["passes"]) == ("fixed" if one_width else "fast", "fixed")
 
 
 def break_the_cache(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -42,6 +42,33 @@ def test_the_owner_is_kept(tmp_path):
     assert (kept.st_uid, kept.st_gid, stat.S_IMODE(kept.st_mode)) == (12, 34, 0o4750)
 
 
+@pytest.mark.skipif(not hasattr(os, "geteuid") or os.geteuid() != 0, reason="only root may give files away")
+def test_a_file_that_cannot_be_given_to_its_owner_is_written_in_place(tmp_path, monkeypatch):
+    path = tmp_path / "a"
+    path.write_bytes(b"old and longer")
+    os.chown(path, 12, 34)
+    before = path.stat()
+
+    def refuse(*_args):
+        raise PermissionError(1, "Operation not permitted")
+
+    monkeypatch.setattr(os, "chown", refuse)
+    write_atomically(path, b"new", expected=b"old and longer")
+    after = path.stat()
+    assert (path.read_bytes(), files_in(tmp_path)) == (b"new", ["a"])
+    assert (after.st_uid, after.st_ino) == (12, before.st_ino)
+    synced = iter([None, OSError(28, "No space left on device"), None])
+
+    def full(_descriptor):
+        if (error := next(synced)) is not None:
+            raise error
+
+    monkeypatch.setattr(os, "fsync", full)
+    with pytest.raises(FileError, match="no space left"):
+        write_atomically(path, b"newest")
+    assert (path.read_bytes(), files_in(tmp_path)) == (b"new", ["a"])
+
+
 def test_a_symbolic_link_stays_one(tmp_path):
     folder = tmp_path / "real"
     folder.mkdir()

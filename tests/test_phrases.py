@@ -163,11 +163,16 @@ def test_observing_costs_microseconds() -> None:
     generator = np.random.default_rng(0)
     phrases = generator.integers(0, 49152, (200, 300)).astype(np.int32)
     text = np.concatenate([phrases[:30], generator.integers(0, 49152, (30, 300))], axis=1).ravel().tolist()
-    tracker = PhraseBook(phrases).tracker()
-    start = thread_time()
-    for token in text:
-        tracker.observe((token,))
-    assert (thread_time() - start) / len(text) < 10e-6  # about one; slow machines and debug builds aside
+
+    def seconds() -> float:
+        tracker = PhraseBook(phrases).tracker()
+        start = thread_time()
+        for token in text:
+            tracker.observe((token,))
+        return thread_time() - start
+
+    # About one; slow machines and debug builds aside.
+    assert min(seconds() for _ in range(5)) / len(text) < 10e-6
 
 
 class TestBadInput:

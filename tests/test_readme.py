@@ -24,6 +24,7 @@ COMMANDS = [
     for line in block.splitlines()
     if line.startswith("lookupdec ")
 ]
+pytestmark = pytest.mark.timeout(1800)
 # Enough to run through; the whole answers are for readers with time.
 SHORTENED = {"batch": 8, "compare": 24, "edit": 24, "verify": 8}
 

@@ -36,7 +36,7 @@ async def chat_completions(body: ChatRequest, call: CallDep) -> Response:
         [messages],
         contents=[message["content"] for message in messages],
         logprobs=(body.top_logprobs or 0) if body.logprobs else None,
-        json_schema=body.response_format.schema_text if body.response_format else None,
+        json_schema=body.json_schema,
         param="messages",
     )
     return await answered(call, body, generation, ChatShape())

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from fastapi import APIRouter, Request
 from fastapi.openapi.docs import get_swagger_ui_html
+from starlette.exceptions import HTTPException
 from starlette.responses import HTMLResponse, Response
 from starlette.staticfiles import StaticFiles
 from starlette.types import Scope
@@ -21,6 +22,7 @@ _HEADERS = {
     "x-content-type-options": "nosniff",
     "referrer-policy": "no-referrer",
 }
+_METHODS = ("GET", "HEAD")
 _POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self' 'nonce-{nonce}'; img-src 'self' data:; "
     "connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
@@ -33,6 +35,12 @@ class StaticPages(StaticFiles):
 
     def __init__(self) -> None:
         super().__init__(directory=FILES)
+
+    async def get_response(self, path: str, scope: Scope) -> Response:
+        """Return a file. Raises ``HTTPException``."""
+        if scope["method"] not in _METHODS:
+            raise HTTPException(405, headers={"Allow": ", ".join(_METHODS)})
+        return await super().get_response(path, scope)
 
     def file_response(
         self,

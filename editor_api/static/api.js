@@ -13,10 +13,13 @@ export const keyIsKept = () => sessionStorage.getItem(KEY) !== null;
 export const keepKey = (key) => sessionStorage.setItem(KEY, key);
 export const forgetKey = () => sessionStorage.removeItem(KEY);
 
-/** Ask the service. Raises ServiceError for all that is no success, and AbortError where the signal says so. */
-export async function ask(path, { body, signal } = {}) {
+/** Whether a header can hold a key; the service has no others. */
+export const isKey = (text) => /^[\x20-\x7e]+$/.test(text);
+
+/** Ask the service; without a key where it needs none. Raises ServiceError for all that is no success, and AbortError where the signal says so. */
+export async function ask(path, { body, signal, open = false } = {}) {
   const headers = {};
-  if (keyIsKept()) headers.authorization = `Bearer ${sessionStorage.getItem(KEY)}`;
+  if (!open && keyIsKept()) headers.authorization = `Bearer ${sessionStorage.getItem(KEY)}`;
   if (body) headers["content-type"] = "application/json";
   let response;
   try {

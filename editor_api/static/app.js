@@ -1,7 +1,7 @@
 // Puts the page together: reads the form, runs, and shows what comes.
 
 import { Answer } from "./answer.js";
-import { ServiceError, ask, events, forgetKey, keepKey, keyIsKept } from "./api.js";
+import { ServiceError, ask, events, forgetKey, isKey, keepKey, keyIsKept } from "./api.js";
 import { Chart } from "./chart.js";
 import { TextBox, languageNames } from "./editor.js";
 import { Meter } from "./meter.js";
@@ -56,8 +56,12 @@ function askForKey() {
   return new Promise((resolve, reject) => {
     at("key-form").onsubmit = (event) => {
       event.preventDefault();
-      if (!at("key").value.trim()) return;
-      keepKey(at("key").value.trim());
+      const key = at("key").value.trim();
+      if (!isKey(key)) {
+        if (key) at("key-hint").textContent = "A key has no such characters: is it copied whole, without quotes?";
+        return;
+      }
+      keepKey(key);
       dialog.onclose = null;
       dialog.close();
       resolve();
@@ -69,7 +73,7 @@ function askForKey() {
 
 async function connect() {
   for (;;) {
-    const { model } = await (await ask("health")).json();
+    const { model } = await (await ask("health", { open: true })).json();
     if (model === "ready") break;
     say(model === "loading" ? "The model is being loaded …" : `The service is ${model}.`);
     await new Promise((resolve) => setTimeout(resolve, POLL_MILLISECONDS));
@@ -93,7 +97,7 @@ function request() {
     temperature: number("temperature"),
     seed: number("seed"),
     allow_incomplete: at("incomplete").checked,
-    return: ["text"],
+    return: ["edits"],
     stream: true,
     stream_options: { include_sources: true },
   };
@@ -114,7 +118,7 @@ function showSelection(selection) {
 }
 
 async function showExamples() {
-  const examples = await (await ask("static/examples.json")).json();
+  const examples = await (await ask("static/examples.json", { open: true })).json();
   at("examples").replaceChildren(
     ...examples.map((example) => {
       const button = document.createElement("button");
@@ -153,6 +157,7 @@ async function run() {
     complain("Write an instruction: what should be changed?");
     return at("instruction").focus();
   }
+  textBox.remember();
   running = new AbortController();
   const { signal } = running;
   setRunning(true);
@@ -264,7 +269,7 @@ function showChanges(result) {
   );
   at("warnings").hidden = !result.warnings.length;
   at("review").hidden = false;
-  review.show(result.text, at("language").value);
+  review.show(textBox.withEdits(result.edits), at("language").value);
 }
 
 function closeReview() {
@@ -292,9 +297,10 @@ at("form").onsubmit = (event) => {
 };
 at("stop").onclick = stop;
 addEventListener("keydown", (event) => {
+  if (at("key-dialog").open) return; // it has the keyboard, and a run would ask for a key once more
   if (event.key === "Enter" && (event.ctrlKey || event.metaKey)) {
     event.preventDefault();
     run();
-  } else if (event.key === "Escape" && !event.defaultPrevented && !at("key-dialog").open) stop();
+  } else if (event.key === "Escape" && !event.defaultPrevented) stop();
 });
 for (const start of [showExamples, connect]) start().catch((error) => complain(error.message));

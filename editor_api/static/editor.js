@@ -80,17 +80,39 @@ export class TextBox {
           keymap.of([...searchKeymap, ...historyKeymap, ...defaultKeymap.filter(({ key }) => key !== "Mod-Enter")]),
           this.language.of([]),
           EditorView.updateListener.of((update) => {
-            if (update.docChanged) onChange(update.changes);
+            if (update.docChanged) {
+              this.typed = this.typed.compose(update.changes);
+              onChange(update.changes);
+            }
             if (update.docChanged || update.selectionSet) onSelection(this.selection);
           }),
         ],
       }),
     });
     followSystem(this.view);
+    this.remember();
   }
 
   get text() {
     return this.view.state.doc.toString();
+  }
+
+  /** Keep the text as it is now, for edits that are made from it, and what is typed from now on. */
+  remember() {
+    this.kept = this.view.state;
+    this.typed = this.kept.changes();
+  }
+
+  /** Return the text as it is now with edits of the kept one in it: nothing that was typed since is lost. */
+  withEdits(edits) {
+    const { doc } = this.kept;
+    const offset = ({ line, character }) => doc.line(line + 1).from + character;
+    const changes = edits.map(({ range: { start, end }, newText }) => ({
+      from: offset(start),
+      to: offset(end),
+      insert: newText,
+    }));
+    return this.kept.changes(changes).map(this.typed).apply(this.view.state.doc);
   }
 
   set text(text) {

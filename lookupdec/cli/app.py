@@ -12,9 +12,9 @@ from lookupdec.cli.batch import batch_command
 from lookupdec.cli.compare import compare_command
 from lookupdec.cli.edit import edit_command
 from lookupdec.cli.lsp import lsp_command
+from lookupdec.cli.replay import replay_command
 from lookupdec.cli.verify import verify_command
 from lookupdec.installed import own_version
-from lookupdec.replay_cli import replay_command
 
 app = typer.Typer(
     name="lookupdec",

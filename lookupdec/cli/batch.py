@@ -42,6 +42,9 @@ def batch_command(  # noqa: PLR0913
     instruction: Annotated[
         str | None, typer.Option("--instruction", "-i", help="For the items that have none.")
     ] = None,
+    retry: Annotated[
+        bool, typer.Option("--retry", help="Make results that failed or are not complete once more.")
+    ] = False,
     model: ModelName = None,
     dtype: Dtype = "auto",
     device: Device = "auto",
@@ -54,7 +57,8 @@ def batch_command(  # noqa: PLR0913
 ) -> None:
     """Edit every item of IN.jsonl. Run again after a stop: it goes on where it was.
 
-    Exits with 3 where an item failed or its answer is not complete; its line in OUT.jsonl says why.
+    Exits with 3 where an item failed or its answer is not complete; its line in OUT.jsonl says why. With --retry
+    such lines are made once more, in OUT.jsonl.retry, which takes the place of OUT.jsonl at the end.
     """
     console = error_console()
     with one_line_errors(stopped="stopped: what is finished is kept, run it again to go on"):
@@ -71,6 +75,7 @@ def batch_command(  # noqa: PLR0913
                 items,
                 output,
                 instruction=instruction,
+                retry=retry,
                 on_item=show,
                 **generation_settings(temperature, seed, max_new_tokens),
             )

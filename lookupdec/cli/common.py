@@ -74,10 +74,15 @@ class Source:
 
 @contextlib.contextmanager
 def one_line_errors(stopped: str = "stopped: nothing was written") -> Iterator[None]:
-    """Turn what is wrong with the input into one line on stderr and an exit code; Ctrl-C into ``stopped``."""
+    """Turn what is wrong with the input into one line on stderr and an exit code; Ctrl-C into ``stopped``.
+
+    So is what the system refuses, a full disk say; a reader of the output who has gone is no error.
+    """
     try:
         yield
-    except LookupDecError as error:
+    except BrokenPipeError:
+        raise
+    except (LookupDecError, OSError) as error:
         typer.echo(f"error: {' '.join(str(error).split())}", err=True)
         raise typer.Exit(BAD_INPUT) from error
     except KeyboardInterrupt as error:

@@ -81,7 +81,7 @@ def compare_command(  # noqa: PLR0913
         if as_json:
             typer.echo(json.dumps(comparison.as_json()))
         else:
-            print_result_diff(result.diff)
+            print_result_diff(console, source, result)
             Console(highlight=False).print(comparison.table())
     if not comparison.identical and editor.engine.dtype == "float32":
         typer.echo("error: the two answers differ, which must not happen in float32", err=True)

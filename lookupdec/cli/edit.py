@@ -34,8 +34,9 @@ from lookupdec.cli.common import (
 )
 from lookupdec.cli.report import result_as_json
 from lookupdec.cli.show import print_diff, speed, stream_view, waiting
+from lookupdec.edit.diff import encoded_diff
 from lookupdec.edit.prompts import check_instruction
-from lookupdec.errors import InputError
+from lookupdec.errors import FileError, InputError
 from lookupdec.files import check_writable, write_atomically
 
 if TYPE_CHECKING:
@@ -98,9 +99,7 @@ def edit_command(  # noqa: PLR0913
                 **generation_settings(temperature, seed, max_new_tokens),
             )
         usable = result.complete or allow_incomplete
-        new_data = source.document.encode(result.text, name=source.name)
-        if target is not None and usable:
-            write_atomically(target, new_data, expected=source.data if in_place else None)
+        new_data, failure = _store(source, result.text, target if usable else None)
         if console.is_terminal:
             console.print(speed(result.stats, result.stats.seconds), style="dim")
         if result.parts > 1:
@@ -108,10 +107,12 @@ def edit_command(  # noqa: PLR0913
         print_warnings(console, result)
         if as_json:
             typer.echo(json.dumps(result_as_json(result, editor.engine.name, source.name)))
-        elif source.path is None and output is None and usable:
+        elif source.path is None and output is None and usable and failure is None:
             write_stdout(new_data)
         else:
-            print_result_diff(result.diff)
+            print_result_diff(console, source, result)
+        if failure is not None:
+            raise failure
     if not usable:
         raise typer.Exit(INCOMPLETE)
 
@@ -136,6 +137,21 @@ def _target(file: str, *, in_place: bool, output: Path | None) -> Path | None:
     return target
 
 
+def _store(source: Source, text: str, target: Path | None) -> tuple[bytes, FileError | None]:
+    """Return the bytes of the new text, and write them to ``target``; what went wrong is told after the result.
+
+    A file that is edited in place is written only where it is still what was read, and where something changes.
+    """
+    in_place = target is not None and target == source.path
+    try:
+        data = source.document.encode(text, name=source.name)
+        if target is not None and not (in_place and data == source.data):
+            write_atomically(target, data, expected=source.data if in_place else None)
+    except FileError as error:
+        return b"", error
+    return data, None
+
+
 def print_warnings(console: Console, result: EditResult) -> None:
     """Say what casts doubt on an answer, and that nothing changed where that is so."""
     for warning in result.warnings:
@@ -146,10 +162,13 @@ def print_warnings(console: Console, result: EditResult) -> None:
         console.print("nothing changed")
 
 
-def print_result_diff(diff: str) -> None:
-    """Print a diff: in colour on a terminal, byte for byte elsewhere."""
-    console = Console(highlight=False)
-    if console.is_terminal and diff:
-        print_diff(console, diff)
-    else:
-        write_stdout(diff.encode())
+def print_result_diff(console: Console, source: Source, result: EditResult) -> None:
+    """Print the diff of a file: in colour on a terminal, elsewhere with the bytes that the file has."""
+    out = Console(highlight=False)
+    if out.is_terminal and result.diff:
+        print_diff(out, result.diff)
+        return
+    diff, applies = encoded_diff(source.document, result.text, str(source.path or "text"))
+    if not applies and diff:
+        console.print(f"the diff is for reading: it is in UTF-8, the file in {source.document.encoding}")
+    write_stdout(diff)

@@ -124,7 +124,8 @@ def _as_json(model: LanguageModel, runs: Sequence[Run], threshold: float) -> dic
         "model": model.name,
         "dtype": str(model.dtype).removeprefix("torch."),
         "device": str(model.device),
-        "arithmetic": "bitwise" if model.is_bitwise else "fast",
+        "arithmetic": model.arithmetic,
+        "passes": "dynamic" if model.passes is None else "fixed",
         "torch": version("torch"),
         "transformers": version("transformers"),
         "near_tie_threshold": threshold,
@@ -164,8 +165,10 @@ def _print_report(
         of_mode = [run for run in runs if run.mode == mode]
         if of_mode:
             table.add_row(mode, *_figures(of_mode))
+    how = report["arithmetic"], report["passes"]
     versions = ", ".join(f"{name} {report[name]}" for name in ("transformers", "torch"))
-    where = f"{report['dtype']} on {report['device']}, {report['arithmetic']} passes"
+    kind = "fast passes of fixed widths" if how == ("fast", "fixed") else f"{how[0]} passes"
+    where = f"{report['dtype']} on {report['device']}, {kind}"
     console.print(f"{report['model']}, {where}, {versions}", soft_wrap=True)
     console.print(table)
     for run in runs:

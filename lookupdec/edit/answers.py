@@ -7,14 +7,14 @@ are new. Whatever casts doubt on the answer becomes a warning; an answer that la
 from __future__ import annotations
 
 import re
+from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from lookupdec.edit.fences import CodeBlock, code_blocks, fence_at
-from lookupdec.edit.placeholders import is_marker, is_placeholder
-
-# Up to the last line's end behind it: the first line of the text keeps its indentation.
-_THINK = re.compile(r"\s*<(think|thinking|reasoning)>(.*?)(</\1>(?:\s*\n|[ \t]*)|\Z)", re.DOTALL)
-_THOUGHT = re.compile(r"(?:(?!<think).)*?^\s*</(think|thinking|reasoning)>\s*\n", re.DOTALL | re.MULTILINE)
+from lookupdec.edit.blocks import around, count_fences, is_remark, outer_block, unclosed
+from lookupdec.edit.fences import CodeBlock, code_blocks
+from lookupdec.edit.placeholders import DOTS, is_marker, placeholder_in
+from lookupdec.edit.thinking import without_thinking
 
 _WRAPPER = re.compile(
     r"\s*<(source|code|text|file|document|content|output|answer|result|response|edited|updated|rewritten)>"
@@ -68,19 +68,25 @@ class _Reading:
 
 
 def read_answer(
-    raw: str, original: str, *, language: str | None = None, finish_reason: str = "stop"
+    raw: str,
+    original: str,
+    *,
+    language: str | None = None,
+    finish_reason: str = "stop",
+    asked: Sequence[str] = (),
 ) -> Answer:
-    """Return the new text that ``raw`` gives for ``original``, both with LF line endings.
+    """Return the new text that ``raw`` gives for ``original``, which has LF line endings, as the new text has.
 
     ``language`` is one of ``languages``, in all but Markdown of which code blocks are no content. ``finish_reason``
-    is "stop" where the model ended its answer itself. A text without any word is taken for
-    what was asked only where the model closed an empty code block around it.
+    is "stop" where the model ended its answer itself, ``asked`` are the prompt's own sentences. A text without any
+    word is taken for what was asked only where the model closed an empty code block around it.
     """
     if finish_reason == "stop" and raw == original:
         return Answer(original, complete=True)
-    reading = _begun(raw, original, finish_reason)
+    reading = _begun(raw, original, finish_reason, asked)
     _unwrap_tags(reading)
     is_emptied = _unwrap(reading)
+    _drop_lone_fence(reading)
     _fit_ends(reading)
     if reading.complete and original.strip() and not (reading.text.strip() or is_emptied):
         reading.doubt("the answer is empty")
@@ -90,13 +96,15 @@ def read_answer(
     return reading.answer()
 
 
-def read_new_text(raw: str, *, language: str | None = None, finish_reason: str = "stop") -> Answer:
+def read_new_text(
+    raw: str, *, language: str | None = None, finish_reason: str = "stop", asked: Sequence[str] = ()
+) -> Answer:
     """Return the text that ``raw`` gives where there was none before, with a final newline.
 
     Code blocks are content in Markdown; in other languages (names from ``languages``) one holds the text. In
     doubt the answer is not complete.
     """
-    reading = _begun(raw, "", finish_reason)
+    reading = _begun(raw, "", finish_reason, asked)
     _unwrap_tags(reading)
     _unwrap_new(reading, language)
     if reading.complete and not reading.text.strip():
@@ -115,26 +123,27 @@ def end_of_answer(raw: str, original: str) -> int | None:
     """
     lines = raw.split("\n")[:-1]
     old_lines = original.split("\n")
-    blocks = code_blocks(lines) if _fences(old_lines) == 0 else []
+    blocks = code_blocks(lines) if count_fences(old_lines) == 0 else []
     if not blocks or blocks[0].end is None:
         return None
-    body, before, _ = _around(blocks[0], lines)
+    body, before, _ = around(blocks[0], lines)
     last_line = next((line for line in reversed(old_lines) if line.strip()), None)
     if (
         last_line is None
         or body.count(last_line) < old_lines.count(last_line)
-        or not _is_remark([], body, old_lines)
+        or not is_remark([], body, old_lines)
         or not (not before or _is_preamble(before))
     ):
         return None
     return sum(len(line) + 1 for line in lines[: blocks[0].end + 1])
 
 
-def _begun(raw: str, original: str, finish_reason: str) -> _Reading:
-    reading = _Reading(raw, original)
+def _begun(raw: str, original: str, finish_reason: str, asked: Sequence[str]) -> _Reading:
+    reading = _Reading(raw.replace("\r\n", "\n"), original)
     if finish_reason != "stop":
         reading.doubt(_CUT.get(finish_reason, f"the answer was cut ({finish_reason})"))
     _drop_thinking(reading)
+    _drop_prompt(reading, asked)
     return reading
 
 
@@ -147,15 +156,31 @@ def read_summary(raw: str) -> str:
 
 
 def _drop_thinking(reading: _Reading) -> None:
-    # Some chat templates open the block themselves: the answer holds its end alone.
-    match = _THINK.match(reading.text) or _THOUGHT.match(reading.text)
-    if match is None or re.search(f"</?{match[1]}>", reading.original):
-        return
-    if not match[0].lstrip().startswith("<"):
+    found = without_thinking(reading.text, reading.original)
+    reading.text = found.rest
+    if found.is_begun:
         reading.warnings.append("left out the model's thinking, of which the answer held the end alone")
-    if f"</{match[1]}>" not in match[0] and reading.complete:
+    if found.in_doubt:
+        reading.doubt("the answer may begin with the model's thinking")
+    if found.is_open and reading.complete:
         reading.doubt("the answer ended before the model had finished thinking")
-    reading.text = reading.text[match.end() :]
+
+
+def _drop_prompt(reading: _Reading, asked: Sequence[str]) -> None:
+    """Drop a sentence of the prompt that came back before or behind the text; within it, all is in doubt."""
+    first_lines = {sentence.split("\n")[0]: sentence for sentence in asked}
+    old_lines = {line.strip() for line in reading.original.split("\n")}
+    lines = reading.text.split("\n")
+    full = [number for number, line in enumerate(lines) if line.strip()]
+    echoed = [number for number in full if lines[number].strip() in first_lines.keys() - old_lines]
+    for number in reversed(echoed):
+        line = lines[number]
+        if number not in (full[0], full[-1]) or "\n" in first_lines[line.strip()]:
+            reading.doubt(f"the answer repeats the prompt: {line.strip()[:60]!r}")
+            return
+        reading.leave_out(line)
+        lines = lines[:number] if number == full[-1] else lines[number + 1 :]
+        reading.text = "\n".join(lines).strip("\n") + "\n"
 
 
 def _unwrap(reading: _Reading) -> bool:
@@ -165,14 +190,14 @@ def _unwrap(reading: _Reading) -> bool:
     """
     lines = reading.text.split("\n")
     old_lines = reading.original.split("\n")
-    block = _outer_block(lines, old_lines)
+    block = outer_block(lines, old_lines)
     if block is None:
         _drop_preamble(reading, lines, old_lines)
         return False
-    body, before, after = _around(block, lines)
+    body, before, after = around(block, lines)
     outside = before + after
     is_empty = not any(line.strip() for line in body)
-    if outside and not _is_remark(outside, body, old_lines):
+    if outside and not is_remark(outside, body, old_lines):
         if set(outside) & set(old_lines) or not (is_empty or _is_preamble(before)):
             return False
         if is_empty or after:
@@ -197,13 +222,13 @@ def _unwrap_tags(reading: _Reading) -> None:
 def _unwrap_new(reading: _Reading, language: str | None) -> None:
     """Take a new text out of a fence around it; nothing of an original tells the fence from content."""
     lines = reading.text.split("\n")
-    block = _outer_block(lines, [])
+    block = outer_block(lines, [])
     if block is None:
         _drop_preamble(reading, lines, [])
         if language not in (None, "markdown") and code_blocks(lines):
             reading.doubt("the answer holds several code blocks, and not one text")
         return
-    body, before, after = _around(block, lines)
+    body, before, after = around(block, lines)
     if before and not _is_preamble(before) or after:
         if language in (None, "markdown"):
             return
@@ -211,13 +236,6 @@ def _unwrap_new(reading: _Reading, language: str | None) -> None:
     elif before:
         reading.leave_out(before[0])
     _take_out(reading, block, body)
-
-
-def _around(block: CodeBlock, lines: list[str]) -> tuple[list[str], list[str], list[str]]:
-    """Return the lines in a block, and those before and after it that are not blank."""
-    end = len(lines) if block.end is None else block.end
-    before = [line for line in lines[: block.start] if line.strip()]
-    return lines[block.start + 1 : end], before, [line for line in lines[end + 1 :] if line.strip()]
 
 
 def _take_out(reading: _Reading, block: CodeBlock, body: list[str]) -> None:
@@ -231,80 +249,6 @@ def _take_out(reading: _Reading, block: CodeBlock, body: list[str]) -> None:
 
 def _is_preamble(lines: list[str]) -> bool:
     return len(lines) == 1 and _PREAMBLE.fullmatch(lines[0]) is not None
-
-
-def _outer_block(lines: list[str], old_lines: list[str]) -> CodeBlock | None:
-    """Find the block that may hold the whole answer; None where its fences are the text's own."""
-    if (longer := _longer_block(lines, old_lines)) is not None:
-        return longer
-    blocks = code_blocks(lines)
-    if not blocks or _is_own_fence(lines, blocks[0].start, old_lines):
-        return None
-    first = blocks[0]
-    last = max(number for number, line in enumerate(lines) if line.strip())
-    last_fence = fence_at(lines[last])
-    closes_at_last = last > first.start and last_fence is not None and last_fence.closes(first.opening)
-    if first.end is None and not closes_at_last and lines[first.start] in old_lines:
-        return None
-    if len(blocks) == 1:
-        return CodeBlock(first.opening, first.start, last) if closes_at_last and first.end is None else first
-    # Inner fences without an info string look like the end of the outer one. Where the original has fences,
-    # and those inside pair up or are as many, the last line is the end.
-    body = lines[first.start + 1 : last]
-    paired = all(block.end is not None for block in code_blocks(body)) or _fences(body) == _fences(old_lines)
-    if closes_at_last and paired and _fences(old_lines):
-        return CodeBlock(first.opening, first.start, last)
-    return None
-
-
-def _longer_block(lines: list[str], old_lines: list[str]) -> CodeBlock | None:
-    """Find a block from the first line to the last whose fence is longer than all in it and in the original.
-
-    Fences of the other kind do not count, unless the original begins with one: that may have been changed.
-    """
-    full = [number for number, line in enumerate(lines) if line.strip()]
-    if len(full) < 2:
-        return None
-    opening, closing = fence_at(lines[full[0]]), fence_at(lines[full[-1]])
-    if opening is None or closing is None or not closing.closes(opening):
-        return None
-    begins_with_fence = fence_at(_first_full(old_lines)) is not None
-    for line in (*lines[full[0] + 1 : full[-1]], *old_lines):
-        other = fence_at(line)
-        if other is None or not (begins_with_fence or other.char == opening.char):
-            continue
-        if other.length >= opening.length:
-            return None
-    return CodeBlock(opening, full[0], full[-1])
-
-
-def _first_full(lines: list[str]) -> str:
-    return next((line for line in lines if line.strip(" \t")), "")
-
-
-def _fences(lines: list[str]) -> int:
-    return sum(fence_at(line) is not None for line in lines)
-
-
-def _is_own_fence(lines: list[str], start: int, old_lines: list[str]) -> bool:
-    """Whether the fence that opens at ``start`` is one that the original had."""
-    following = lines[start + 1 : start + 2]
-    pairs = zip(old_lines, old_lines[1:], strict=False)
-    if following and (lines[start], following[0]) in set(pairs):
-        return True
-    first_old = _first_full(old_lines)
-    opening, inner = fence_at(lines[start]), fence_at(following[0]) if following else None
-    if opening is not None and inner is not None and inner.closes(opening):
-        return lines[start] == first_old
-    return fence_at(first_old) is not None and inner is None
-
-
-def _is_remark(outside: list[str], body: list[str], old_lines: list[str]) -> bool:
-    """Whether the lines around a fence are the model's talk, and not text: the original is in the fence."""
-    old = {line.strip() for line in old_lines if line.strip()}
-    if any(line.strip() in old for line in outside):
-        return False
-    return 2 * len(old & {line.strip() for line in body}) >= len(old)
 
 
 def _drop_preamble(reading: _Reading, lines: list[str], old_lines: list[str]) -> None:
@@ -348,23 +292,40 @@ def _newlines_around(text: str) -> tuple[int, int]:
 
 
 def _find_placeholders(reading: _Reading) -> None:
-    old_lines = {line.strip() for line in reading.original.split("\n")}
-    for line in reading.text.split("\n"):
-        said = line.strip()[:60]
-        if line.strip() in old_lines:
-            continue
-        if is_placeholder(line):
-            reading.doubt(f"the model left text out: {said!r} stands for it")
+    lines, old_lines = reading.text.split("\n"), reading.original.split("\n")
+    known = Counter(said for line in old_lines if (said := placeholder_in(line)) is not None)
+    if known[DOTS] and len(lines) >= len(old_lines):
+        known[DOTS] += len(lines)  # examples in a document, say: one more is no loss
+    old_markers = {line.strip() for line in old_lines if is_marker(line)}
+    for line in lines:
+        said = placeholder_in(line)
+        if said is not None:
+            known[said] -= 1
+            if known[said] < 0:
+                reading.doubt(f"the model left text out: {line.strip()[:60]!r} stands for it")
+                return
+        elif is_marker(line) and line.strip() not in old_markers:
+            reading.doubt(f"the answer holds a marker of a prompt: {line.strip()[:60]!r}")
             return
-        if is_marker(line):
-            reading.doubt(f"the answer holds a marker of a prompt: {said!r}")
-            return
+
+
+def _drop_lone_fence(reading: _Reading) -> None:
+    """Drop a fence behind the text that closes nothing; one that opens a block without end casts doubt."""
+    lines, old_lines = reading.text.split("\n"), reading.original.split("\n")
+    start = unclosed(lines)
+    if start is None or unclosed(old_lines) is not None or count_fences(lines) <= count_fences(old_lines):
+        return
+    if not any(line.strip() for line in lines[start + 1 :]):
+        reading.leave_out(lines[start])
+        reading.text = "".join(line + "\n" for line in lines[:start])
+    elif reading.complete:
+        reading.doubt("the answer holds a code block without an end")
 
 
 def _find_new_fences(reading: _Reading, language: str | None) -> None:
     """Talk and code blocks are no source code; in a text of which nobody says what it is they may be meant."""
     lines = reading.text.split("\n")
-    if language == "markdown" or not _fences(lines) or _fences(reading.original.split("\n")):
+    if language == "markdown" or not count_fences(lines) or count_fences(reading.original.split("\n")):
         return
     if language is None:
         reading.warnings.append("the answer holds code blocks, which the text did not")

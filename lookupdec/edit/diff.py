@@ -8,8 +8,10 @@ from dataclasses import dataclass
 
 from lookupdec.edit.align import Block, align
 from lookupdec.edit.positions import Position, PositionEncoding, Positions
-from lookupdec.edit.textio import whole_lines
+from lookupdec.edit.textio import Document, whole_lines
 from lookupdec.errors import InputError
+
+_ESCAPES = dict(zip('\a\b\t\n\v\f\r"\\', 'abtnvfr"\\', strict=True))
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +41,7 @@ def unified_diff(old: str, new: str, path: str = "text", *, context: int = 3) ->
     if old == new:
         return ""
     old_lines, new_lines = _lf_lines(old), _lf_lines(new)
-    parts = [f"--- a/{path.lstrip('/')}\n", f"+++ b/{path.lstrip('/')}\n"]
+    parts = [f"{mark} {_name(side, path)}\n" for mark, side in (("---", "a"), ("+++", "b"))]
     for hunk in _hunks(align(old_lines, new_lines), context):
         first, last = hunk[0], hunk[-1]
         parts.append(
@@ -52,6 +54,26 @@ def unified_diff(old: str, new: str, path: str = "text", *, context: int = 3) ->
             parts += [_diff_line("-", line) for line in old_lines[block.old_start : block.old_end]]
             parts += [_diff_line("+", line) for line in new_lines[block.new_start : block.new_end]]
     return "".join(parts)
+
+
+def encoded_diff(document: Document, new: str, path: str = "text") -> tuple[bytes, bool]:
+    """Return the unified diff of a file as it is stored, and whether ``patch`` and ``git apply`` take it.
+
+    They do not know UTF-16: such a diff is in UTF-8, for reading, as is one of a text that has no other bytes.
+    """
+    bom = "\ufeff" if document.bom else ""
+    try:
+        if "@-+ \\\n".encode(document.encoding) == b"@-+ \\\n":
+            return _encoded(unified_diff(bom + document.text, bom + new, path), document.encoding), True
+    except UnicodeEncodeError:
+        pass
+    return _encoded(unified_diff(document.text, new, path), "utf-8"), False
+
+
+def _encoded(diff: str, encoding: str) -> bytes:
+    """Encode the hunks of a diff; the names before them are UTF-8."""
+    names, at, hunks = diff.partition("\n@@")
+    return (names + at).encode() + hunks.encode(encoding)
 
 
 def text_edits(old: str, new: str, *, position_encoding: PositionEncoding = "utf-16") -> tuple[TextEdit, ...]:
@@ -109,6 +131,25 @@ def _trim(old: str, start: int, end: int, replacement: str) -> tuple[int, int, s
     if tail and original[-tail] == "\n":
         tail -= "\r" in (original[-tail - 1 : -tail], replacement[-tail - 1 : -tail])
     return start + head, end - tail, replacement[head : len(replacement) - tail]
+
+
+def _name(side: str, path: str) -> str:
+    """Write a file's name as git does: quoted where it holds what would end it, else a tab ends one with spaces."""
+    name = f"{side}/{path.lstrip('/')}"
+    quoted = "".join(map(_quoted, name))
+    if quoted != name:
+        return f'"{quoted}"'
+    return f"{name}\t" if " " in name else name
+
+
+def _quoted(char: str) -> str:
+    if char in _ESCAPES:
+        return f"\\{_ESCAPES[char]}"
+    if char >= " " and char != "\x7f" and not "\ud800" <= char <= "\udfff":
+        return char
+    # A byte of a name that is no UTF-8 comes as a lone surrogate.
+    errors = "surrogateescape" if "\udc80" <= char <= "\udcff" else "surrogatepass"
+    return "".join(f"\\{byte:03o}" for byte in char.encode("utf-8", errors))
 
 
 def _lf_lines(text: str) -> list[str]:

@@ -43,10 +43,11 @@ def _without_lines(new: str, old: str, region: Region) -> str:
 
 def _echo(lines: Sequence[str], neighbours: Sequence[str], old_lines: Sequence[str]) -> int:
     """Return how many of the first ``lines`` repeat the last ``neighbours``."""
+    known = set(old_lines)
     for count in range(min(len(lines) - 1, len(neighbours)), 0, -1):
-        echoed = list(lines[:count])
-        is_from_around = any(line.strip() and line not in old_lines for line in echoed)
-        if is_from_around and echoed == list(neighbours[-count:]):
+        if lines[0] != neighbours[-count] or list(lines[:count]) != list(neighbours[-count:]):
+            continue
+        if any(line.strip() and line not in known for line in lines[:count]):
             return count
     return 0
 
@@ -57,20 +58,39 @@ def _without_rest_of_lines(new: str, old: str, region: Region) -> str:
     All of it must be there and say something, or one side say much: ``)`` alone may be the answer's own.
     """
     before, after = region.before.split("\n"), region.after.split("\n")
-    heads = ["\n".join(before[-count:]) for count in range(len(before), 0, -1)] if before[-1].strip() else []
-    tails = (
-        ["\n".join(after[:count]) for count in range(len(after), 0, -1)] if region.line_after.strip() else []
-    )
-    head = next((echo for echo in heads if new.startswith(echo) and echo not in old), "")
+    may_begin, may_end = bool(before[-1].strip()), bool(region.line_after.strip())
+    head = _begun(new, before, old) if may_begin else ""
     rest = new[len(head) :]
-    tail = next((echo for echo in tails if rest.endswith(echo) and echo not in old), "")
+    tail = _ended(rest, after, old) if may_end else ""
     rest = rest[: len(rest) - len(tail)]
-    is_all = (head or not heads) and (tail or not tails)
+    is_all = (head or not may_begin) and (tail or not may_end)
     words = re.findall(r"\w", head + tail)
     if not words or not (is_all or len(words) >= _MANY) or not rest:
         return new
     is_inside_word = _joins_words(head[-1:], rest[:1]) or _joins_words(rest[-1:], tail[:1])
     return new if is_inside_word else rest
+
+
+def _begun(new: str, before: Sequence[str], old: str) -> str:
+    """Return the most of what stands before a piece that ``new`` begins with, from the beginning of a line on."""
+    lines = new.split("\n")
+    for count in range(min(len(before), len(lines)), 0, -1):
+        if lines[count - 1].startswith(before[-1]) and lines[: count - 1] == before[-count:-1]:
+            head = "\n".join(before[-count:])
+            if head not in old:
+                return head
+    return ""
+
+
+def _ended(new: str, after: Sequence[str], old: str) -> str:
+    """Return the most of what stands after a piece that ``new`` ends with, up to the end of a line."""
+    lines = new.split("\n")
+    for count in range(min(len(after), len(lines)), 0, -1):
+        if lines[-count].endswith(after[0]) and lines[len(lines) - count + 1 :] == after[1:count]:
+            tail = "\n".join(after[:count])
+            if tail not in old:
+                return tail
+    return ""
 
 
 def _joins_words(left: str, right: str) -> bool:

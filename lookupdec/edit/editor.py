@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 from contextlib import closing
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -17,17 +17,17 @@ from lookupdec.edit.forms import other_forms
 from lookupdec.edit.indent import reindented, retabbed
 from lookupdec.edit.languages import language_of
 from lookupdec.edit.plan import Planner, Question
-from lookupdec.edit.positions import PositionEncoding
+from lookupdec.edit.positions import PositionEncoding, check_position_encoding
 from lookupdec.edit.prompts import EditPrompt, Task, Templates, check_instruction
 from lookupdec.edit.region import Region
 from lookupdec.edit.results import EditResult, Summary, total, usage_of
-from lookupdec.edit.textio import Document
+from lookupdec.edit.textio import Document, check_unicode, split_bom
 from lookupdec.errors import InputError
 from lookupdec.limits import PREFIX_BYTES
 from lookupdec.stats import Stats
 
 if TYPE_CHECKING:
-    from lookupdec.hf.models import Exact
+    from lookupdec.hf.loading import Exact
 
 OnToken = Callable[[Chunk], object]
 """Called with every chunk of an answer as it arrives; what it raises ends the generation."""
@@ -49,6 +49,7 @@ class _Request:
 
     task: Task
     region: Region
+    bom: str = ""
     prompt: EditPrompt
     settings: Mapping[str, Any]
     reference: str | None = None
@@ -164,15 +165,18 @@ class Editor:
         InputError
             The request cannot be carried out as given; ``ContextFullError`` where the text is too long.
         """
-        region, syntax = _region(text, lines, selection), language_of(language, path)
+        check_position_encoding(position_encoding)
+        bom, text = split_bom(text)
+        region, syntax = Region.of(text, lines, selection, skipped=len(bom)), language_of(language, path)
         is_new = region.is_whole and not text.strip()
         named = language or (syntax or "text" if is_new else "")
         request = _Request(
             task="create" if is_new else "whole",
             region=region,
+            bom=bom,
             prompt=EditPrompt(check_instruction(instruction), language=named, context=context),
             settings=settings,
-            reference=None if prediction is None else _shown(prediction),
+            reference=None if prediction is None else _shown(check_unicode(prediction, "prediction")),
             namespace=namespace,
             split=split,
             syntax=syntax,
@@ -199,9 +203,11 @@ class Editor:
         One that is longer than the model's context is rewritten in parts. The parameters are those of
         ``edit``. Raises ``InputError``.
         """
+        bom, text = split_bom(document)
         request = _Request(
             task="rewrite",
-            region=_region(_with_words(document)),
+            region=Region.of(_with_words(text)),
+            bom=bom,
             prompt=EditPrompt(check_instruction(instruction), context=context),
             settings=settings,
             plain=plain,
@@ -226,7 +232,7 @@ class Editor:
         """
         request = _Request(
             task="summarize",
-            region=_region(_with_words(document)),
+            region=Region.of(_with_words(split_bom(document)[1])),
             prompt=EditPrompt(check_instruction(STYLES.get(style, style))),
             settings=settings,
             plain=plain,
@@ -235,7 +241,7 @@ class Editor:
         replies = list(self._ask(request, self._questions(request)))
         summary, stats, complete = _joined(replies), [reply.stats for reply in replies], _all_ended(replies)
         while len(replies) > 1 and len(summary) < len(request.region.text):
-            request = replace(request, region=_region(summary))
+            request = replace(request, region=Region.of(summary))
             replies = list(self._ask(request, self._questions(request)))
             summary, complete = _joined(replies), complete and _all_ended(replies)
             stats += [reply.stats for reply in replies]
@@ -247,7 +253,7 @@ class Editor:
         self, request: _Request, path: str | Path | None, position_encoding: PositionEncoding
     ) -> EditResult:
         """Put the answers in the place of what they replace."""
-        region, text = request.region, request.region.text
+        region, text = request.region, request.bom + request.region.text
         questions = self._questions(request)
         replies = list(self._ask(request, questions))
         answers = [reply.answer for reply in replies]
@@ -255,7 +261,7 @@ class Editor:
         new_text = text
         if complete or request.allow_incomplete:
             pieces = [_fitted(reply) for reply in replies]
-            new_text = text[: region.start] + "".join(pieces) + text[region.end :]
+            new_text = request.bom + region.text[: region.start] + "".join(pieces) + region.text[region.end :]
         cost = total(reply.stats for reply in replies)
         return EditResult(
             text=new_text,
@@ -301,7 +307,7 @@ class Editor:
         chunks = self.engine.stream(
             question.messages,
             (expected, *other_forms(expected, request.prompt.instruction)),
-            self._limited(request.settings, expected),
+            self._limited(request.settings, {expected, question.original}),
             plain=request.plain,
             namespace=request.namespace,
         )
@@ -321,16 +327,24 @@ class Editor:
         if end is not None:
             stats = replace(stats, tokens=stats.tokens - _pieces_within(last.pieces, len(raw) - end))
             raw, reason = raw[:end], "stop"
-        return _Reply(question, raw, reason, stats, _read(raw, reason, question, request))
+        asked = self.templates.sentences(request.prompt)
+        if request.task == "create":
+            answer = read_new_text(raw, language=request.syntax, finish_reason=reason, asked=asked)
+        else:
+            answer = read_answer(
+                raw, question.original, language=request.syntax, finish_reason=reason, asked=asked
+            )
+        return _Reply(question, raw, reason, stats, answer)
 
-    def _limited(self, settings: Mapping[str, Any], text: str) -> Mapping[str, Any]:
-        """Return settings with a limit for the answer to a text, where none was given.
+    def _limited(self, settings: Mapping[str, Any], texts: Set[str]) -> Mapping[str, Any]:
+        """Return settings with a limit for an answer about as long as the longest text, where none was given.
 
         A small model may go on to the end of its context. What needs more room can ask for it.
         """
         if settings.get("max_new_tokens") is not None:
             return settings
-        return {**settings, "max_new_tokens": LEAST_LIMIT + LIMIT_TIMES * self.engine.count_text(text)}
+        longest = max(map(self.engine.count_text, texts))
+        return {**settings, "max_new_tokens": LEAST_LIMIT + LIMIT_TIMES * longest}
 
 
 def _pieces_within(pieces: Sequence[str], length: int) -> int:
@@ -346,28 +360,6 @@ def _pieces_within(pieces: Sequence[str], length: int) -> int:
 
 def _may_close_block(lines: str) -> bool:
     return "\n" in lines and ("```" in lines or "~~~" in lines)
-
-
-def _read(raw: str, finish_reason: str, question: Question, request: _Request) -> Answer:
-    if request.task == "create":
-        return read_new_text(raw, language=request.syntax, finish_reason=finish_reason)
-    return read_answer(raw, question.original, language=request.syntax, finish_reason=finish_reason)
-
-
-def _region(
-    text: str, lines: tuple[int, int] | None = None, selection: tuple[int, int] | None = None
-) -> Region:
-    try:
-        text.encode()
-    except UnicodeEncodeError as error:
-        raise InputError(f"the text has a lone surrogate at {error.start}: it is no valid Unicode") from error
-    if lines is not None and selection is not None:
-        raise InputError("give either lines or a selection, not both")
-    if lines is not None:
-        return Region.of_lines(text, lines)
-    if selection is not None and text.strip():
-        return Region.of_selection(text, selection)
-    return Region.whole(text)
 
 
 def _with_words(document: str) -> str:

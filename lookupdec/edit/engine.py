@@ -17,7 +17,7 @@ from lookupdec.stats import Stats, Step
 if TYPE_CHECKING:
     from lookupdec.cache import RollingCache
     from lookupdec.hf import LanguageModel, PrefixCache
-    from lookupdec.hf.models import Exact
+    from lookupdec.hf.loading import Exact
 
 
 class Chunk(Protocol):
@@ -160,6 +160,13 @@ class ModelEngine:
     def dtype(self) -> str:
         """The numbers it computes with."""
         return str(self.model.dtype).removeprefix("torch.")
+
+    @property
+    def arithmetic(self) -> str:
+        """Which of the modes of ``exact`` it is in: "bitwise", "fixed" or "fast"."""
+        if self.model.is_bitwise:
+            return "bitwise"
+        return "fixed" if self.model.passes is not None and self.model.passes.one_width else "fast"
 
     def decode(self, ids: Sequence[int]) -> str:
         """Return the text of some tokens alone."""

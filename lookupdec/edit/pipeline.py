@@ -1,34 +1,68 @@
-"""Edit many texts into a file of results that survives a kill. Knows no model and no terminal.
+"""Edit many texts into a file of results. Knows no model and no terminal.
 
-One result a line, in the order of the items, each on the disk before the next item begins. What a killed run
-left is therefore a beginning of the whole: the next run checks it against the items and goes on behind it.
+What an earlier run left is checked against the items, and the run goes on behind it.
 """
 
 from __future__ import annotations
 
-import contextlib
 import hashlib
 import json
-import os
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import IO, Any, Protocol, runtime_checkable
+from typing import Any, Protocol, runtime_checkable
 
 from lookupdec.edit.editor import Editor
+from lookupdec.edit.records import Record, encoded, opened
 from lookupdec.edit.results import EditResult, total
-from lookupdec.errors import FileError, InputError
+from lookupdec.errors import FileError, InputError, first_line
+from lookupdec.files import naming
 from lookupdec.stats import Stats
-
-Record = dict[str, Any]
-"""One result, as it stands in the file."""
 
 _TEXT_FIELDS = ("text", "input")
 _REMEMBERED_CHARACTERS = 4_000_000
 """About what a rolling cache holds."""
 _OPTIONS = ("lines", "selection", "language", "path", "context", "prediction")
+_FIELDS = ("id", *_TEXT_FIELDS, "instruction", *_OPTIONS)
+
+
+@dataclass(frozen=True, slots=True)
+class _Item:
+    """What counts of an item, as it is and as JSON; ``error`` says why that cannot be edited at all.
+
+    All other columns are their owner's.
+    """
+
+    fields: Mapping[str, Any] = field(default_factory=dict)
+    encoded: bytes = b""
+    error: str = ""
+
+    @classmethod
+    def of(cls, item: object) -> _Item:
+        """Take an item of a program."""
+        if not isinstance(item, Mapping):
+            return cls(error="the item is no mapping of names to values")
+        fields = {name: item[name] for name in _FIELDS if name in item}
+        try:
+            return cls(fields, encoded(fields))
+        except (TypeError, ValueError, RecursionError) as error:
+            return cls(error=f"the item cannot be written as JSON: {first_line(error)}")
+
+    @classmethod
+    def parsed(cls, line: bytes, number: int) -> _Item:
+        """Read a line of a file."""
+        try:
+            item = json.loads(line)
+        except (ValueError, RecursionError) as error:
+            return cls(error=f"line {number} is no JSON: {first_line(error)}")
+        return cls.of(item) if isinstance(item, dict) else cls(error=f"line {number} is no JSON object")
+
+    def digest(self, common: bytes) -> str:
+        """Return what tells whether a result was made from this very item in this very way."""
+        return hashlib.sha256(b"\0".join((self.encoded, self.error.encode(), common))).hexdigest()
 
 
 @dataclass(slots=True)
@@ -92,6 +126,7 @@ def edit_many(
     *,
     instruction: str | None = None,
     namespace: str | None = "edit_many",
+    retry: bool = False,
     on_item: Callable[[Progress], object] | None = None,
     **settings: Any,
 ) -> Progress:
@@ -102,42 +137,49 @@ def edit_many(
     ``prediction``. ``items`` may be a JSONL file. A bad item becomes a result with ``error``, and the rest
     goes on.
 
-    Results that ``output`` holds already are not made again. They must be those of the same items and
-    settings, or ``FileError`` is raised, as it is where another run is writing the file. Earlier answers help
-    to draft later ones, within ``namespace``; those of earlier runs, too.
+    Results that ``output`` holds already are not made again; with ``retry``, those with an error and those that
+    are not complete are, once, also where their items have changed. All others must be those of the same items and
+    settings, or ``FileError`` is raised, as it is where another run is writing the file. Earlier answers help to
+    draft later ones, within ``namespace``; those of earlier runs, too.
     """
-    common = {"instruction": instruction, "model": editor.engine.name, "settings": settings}
+    if isinstance(items, Path) and output.exists() and items.exists() and output.samefile(items):
+        raise FileError(f"{output} holds the items: name another file for the results")
+    common = _common(editor, instruction, settings)
     progress, past = Progress(), _Past(namespace)
-    with _opened(output) as file:
-        earlier = _records(file, output)
-        for index, item in enumerate(_read(items)):
-            digest = _digest(item, common)
-            record = next(earlier, None)
-            stats = None
+    with _read(items) as found, opened(output, retry=retry) as results:
+        for index, item in enumerate(found):
+            digest = item.digest(common)
+            record, stats = results.earlier(digest), None
             if record is None:
                 past.remind(editor.engine)
                 record, stats = _edit(editor, item, instruction, namespace, settings)
-                place = {"index": index, "id": item.get("id"), "item_sha256": digest, "namespace": namespace}
-                record = place | record
-                _append(file, record)
-            elif record.get("item_sha256") != digest:
-                raise FileError(
-                    f"line {index + 1} of {output} is the result of another item or other settings: "
-                    "name a new file"
-                )
+                place = {"index": index, "id": item.fields.get("id")}
+                record = place | {"item_sha256": digest, "namespace": namespace} | record
+                results.append(record)
             else:
                 past.add(record)
             progress.add(record, stats)
             if on_item is not None:
                 on_item(progress)
-        if next(earlier, None) is not None:
-            raise FileError(f"{output} holds more results than there are items: name a new file")
+        results.check_end()
     return progress
+
+
+def _common(editor: Editor, instruction: str | None, settings: Mapping[str, Any]) -> bytes:
+    """Return what all results depend on, besides their items."""
+    given = {
+        name: value for name, value in sorted(settings.items()) if not (value is None or callable(value))
+    }
+    engine = editor.engine
+    model = [engine.name, engine.dtype, getattr(engine, "arithmetic", None)]  # the last is not every engine's
+    return encoded(
+        [instruction, model, given, editor.templates.system, sorted(editor.templates.tasks.items())]
+    )
 
 
 def _edit(
     editor: Editor,
-    item: Mapping[str, Any],
+    item: _Item,
     instruction: str | None,
     namespace: str | None,
     settings: Mapping[str, Any],
@@ -150,18 +192,19 @@ def _edit(
     return _as_record(result), result.stats
 
 
-def _checked(item: Mapping[str, Any], instruction: str | None) -> tuple[str, str, Record]:
-    if "error" in item:
-        raise InputError(item["error"])
-    text = next((item[name] for name in _TEXT_FIELDS if name in item), None)
-    own_instruction = item.get("instruction", instruction)
+def _checked(item: _Item, instruction: str | None) -> tuple[str, str, Record]:
+    if item.error:
+        raise InputError(item.error)
+    fields = item.fields
+    text = next((fields[name] for name in _TEXT_FIELDS if name in fields), None)
+    own_instruction = fields.get("instruction", instruction)
     if not isinstance(text, str):
         raise InputError('the item has no text: give it as "text"')
     if not isinstance(own_instruction, str):
         raise InputError('the item has no instruction: give it as "instruction", or one for all items')
     if not text.strip():
         raise InputError("the text is empty: there is nothing to edit")
-    options = {name: item[name] for name in _OPTIONS if item.get(name) is not None}
+    options = {name: fields[name] for name in _OPTIONS if fields.get(name) is not None}
     for name in ("lines", "selection"):
         if name in options:
             options[name] = _pair(name, options[name])
@@ -195,77 +238,13 @@ def _as_record(result: EditResult) -> Record:
     }
 
 
-def _read(items: Iterable[Mapping[str, Any]] | Path) -> Iterator[Mapping[str, Any]]:
-    """Give the items; a line that is no JSON object is one with an error."""
+@contextmanager
+def _read(items: Iterable[Mapping[str, Any]] | Path) -> Iterator[Iterator[_Item]]:
+    """Give the items; one that cannot be read says so itself. Raises ``FileError`` for a file that cannot be."""
     if not isinstance(items, Path):
-        yield from items
+        yield map(_Item.of, items)
         return
-    with items.open("rb") as file:
-        for number, line in enumerate(file, start=1):
-            if line.strip():
-                yield _parsed(line, number)
-
-
-def _parsed(line: bytes, number: int) -> Mapping[str, Any]:
-    try:
-        item = json.loads(line)
-    except ValueError as error:
-        return {"error": f"line {number} is no JSON: {error}"}
-    return item if isinstance(item, dict) else {"error": f"line {number} is no JSON object"}
-
-
-def _digest(item: Mapping[str, Any], common: Mapping[str, Any]) -> str:
-    """Return what tells whether a result was made from this very item in this very way."""
-    return hashlib.sha256(json.dumps([item, common], sort_keys=True, default=str).encode()).hexdigest()
-
-
-@contextlib.contextmanager
-def _opened(output: Path) -> Iterator[IO[bytes]]:
-    """Open the results for reading and appending, for this process alone."""
-    try:
-        file = output.open("a+b")
-    except OSError as error:
-        reason = (error.strerror or str(error)).lower()
-        raise FileError(f"{output} cannot be written: {reason}") from error
+    with naming(items, "cannot be read"):
+        file = items.open("rb")
     with file:
-        _lock(file, output)
-        yield file
-
-
-def _lock(file: IO[bytes], output: Path) -> None:
-    try:
-        import fcntl
-    except ImportError:  # no such locks on this system
-        return
-    try:
-        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError as error:
-        raise FileError(
-            f"{output} is being written by another run: wait for it, or name another file"
-        ) from error
-
-
-def _records(file: IO[bytes], output: Path) -> Iterator[Record]:
-    """Give the results of earlier runs, and cut off a last one that was not written whole."""
-    file.seek(0)
-    end = 0
-    for number, line in enumerate(file, start=1):
-        if not line.endswith(b"\n"):
-            break
-        end += len(line)
-        try:
-            record = json.loads(line)
-        except ValueError as error:
-            raise FileError(f"line {number} of {output} is no result: name a new file") from error
-        if not isinstance(record, dict):
-            raise FileError(f"line {number} of {output} is no result: name a new file")
-        yield record
-    file.truncate(end)
-
-
-def _append(file: IO[bytes], record: Record) -> None:
-    file.seek(0, os.SEEK_END)
-    # A lone surrogate, say in an id, becomes the escape that JSON has for it.
-    file.write(json.dumps(record, ensure_ascii=False).encode("utf-8", "backslashreplace") + b"\n")
-    file.flush()
-    os.fsync(file.fileno())
+        yield (_Item.parsed(line, number) for number, line in enumerate(file, start=1) if line.strip())

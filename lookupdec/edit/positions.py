@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import bisect
 from dataclasses import dataclass
-from typing import Literal, Protocol
+from typing import Literal, Protocol, get_args
 
 from lookupdec.edit.textio import split_lines
 from lookupdec.errors import InputError
@@ -35,12 +35,17 @@ class AnyPosition(Protocol):
         ...
 
 
+def check_position_encoding(encoding: str) -> None:
+    """Raise ``InputError`` for one that is not known."""
+    if encoding not in get_args(PositionEncoding):
+        raise InputError(f"unknown position encoding {encoding!r}: use utf-8, utf-16 or utf-32")
+
+
 class Positions:
     """Offsets of one text to line and character, and back. Raises ``InputError`` for an unknown encoding."""
 
     def __init__(self, text: str, encoding: PositionEncoding) -> None:
-        if encoding not in ("utf-8", "utf-16", "utf-32"):
-            raise InputError(f"unknown position encoding {encoding!r}: use utf-8, utf-16 or utf-32")
+        check_position_encoding(encoding)
         self._text = text
         self._encoding = encoding
         self._starts, self._ends = [0], []  # of each line, its ending left out

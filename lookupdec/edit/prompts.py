@@ -15,6 +15,7 @@ from string import Template
 from typing import Literal, get_args
 
 from lookupdec.edit.fences import fence_around
+from lookupdec.edit.textio import check_unicode
 from lookupdec.errors import FileError, InputError
 
 Messages = list[dict[str, str]]
@@ -25,6 +26,8 @@ Task = Literal["whole", "part", "create", "rewrite", "summarize"]
 rewrite it, to summarise it."""
 
 _TASKS: tuple[Task, ...] = get_args(Task)
+_SENTENCE_WORDS = 4
+"""A line of a template with so many words of its own is nobody's text."""
 _FIELDS = frozenset({"context", "fence", "language", "text", "part", "instruction"})
 
 
@@ -68,9 +71,19 @@ class Templates:
             "instruction": prompt.instruction.strip(),
             "context": "".join(f"{fence}\n{_with_newline(other)}{fence}\n\n" for other in prompt.context),
         }
-        asked = Template(self.tasks[task]).substitute(fields)
+        asked = check_unicode(Template(self.tasks[task]).substitute(fields), "prompt")
         system = [{"role": "system", "content": self.system}] if self.system else []
         return [*system, {"role": "user", "content": asked}]
+
+    def sentences(self, prompt: EditPrompt) -> list[str]:
+        """Return what the templates say in words of their own, with the instruction in its place."""
+        filled = {"instruction": prompt.instruction.strip(), "language": prompt.language, "context": ""}
+        lines = "\n".join((self.system, *self.tasks.values())).split("\n")
+        return [
+            Template(line).safe_substitute(filled).strip()
+            for line in lines
+            if len(re.sub(r"\$\{?\w+\}?", " ", line).split()) >= _SENTENCE_WORDS
+        ]
 
 
 def plain_prompt(messages: Sequence[Mapping[str, str]]) -> tuple[str, str]:

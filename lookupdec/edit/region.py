@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-from lookupdec.edit.textio import Document, split_lines
+from lookupdec.edit.textio import Document, check_unicode, split_lines
 from lookupdec.errors import InputError
 
 
@@ -16,6 +16,30 @@ class Region:
     text: str
     start: int
     end: int
+
+    @classmethod
+    def of(
+        cls,
+        text: str,
+        lines: tuple[int, int] | None = None,
+        selection: tuple[int, int] | None = None,
+        *,
+        skipped: int = 0,
+    ) -> Region:
+        """Some lines, a selection or all of a text, which follows ``skipped`` characters of what is selected from.
+
+        Raises ``InputError``.
+        """
+        check_unicode(text, "text")
+        if lines is not None and selection is not None:
+            raise InputError("give either lines or a selection, not both")
+        if lines is not None:
+            return cls.of_lines(text, lines)
+        if selection is not None and text.strip():
+            # What begins or ends among the characters before does so at the beginning of the text.
+            start, end = (max(offset - skipped, min(offset, 0)) for offset in selection)
+            return cls.of_selection(text, (start, end))
+        return cls.whole(text)
 
     @classmethod
     def whole(cls, text: str) -> Region:
@@ -95,10 +119,16 @@ class Region:
 
     def _kept_apart(self, new: str) -> str:
         """Keep a CR and an LF that meet at a border from being read as one CRLF, unless they were one."""
-        if self.text[: self.start].endswith("\r") and new.startswith("\n"):
-            new = new if self.text.startswith("\n", self.start) else "\r" + new
-        if new.endswith("\r") and self.text.startswith("\n", self.end):
-            new = new if self.text[: self.end].endswith("\r") else new[:-1] + "\n"
+        follows_lf = self.text.startswith("\n", self.end)
+        if new.endswith("\r") and follows_lf and not self.text[: self.end].endswith("\r"):
+            new = new[:-1] + "\n"
+        begins_with_lf = new.startswith("\n") or (not new and follows_lf)
+        if (
+            self.text[: self.start].endswith("\r")
+            and begins_with_lf
+            and not self.text.startswith("\n", self.start)
+        ):
+            new = "\r" + new
         return new
 
 

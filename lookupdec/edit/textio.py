@@ -16,13 +16,20 @@ from functools import cached_property
 from pathlib import Path
 
 from lookupdec.edit.align import align
-from lookupdec.errors import FileError
+from lookupdec.errors import FileError, InputError
 from lookupdec.files import read_bytes
 
 _LINE = re.compile(r"([^\r\n]*)(\r\n|\n|\r|\Z)")
 
 _UTF16_BOMS = {codecs.BOM_UTF16_LE: "utf-16-le", codecs.BOM_UTF16_BE: "utf-16-be"}
-_UTF32_BOMS = (codecs.BOM_UTF32_LE, codecs.BOM_UTF32_BE)
+_UTF32_BOMS = {codecs.BOM_UTF32_LE: "utf-32-le", codecs.BOM_UTF32_BE: "utf-32-be"}
+_BOMS = {codec: bom for bom, codec in (_UTF16_BOMS | _UTF32_BOMS).items()} | {"utf-8": codecs.BOM_UTF8}
+_BOM = "\ufeff"
+
+
+def split_bom(text: str) -> tuple[str, str]:
+    """Return the byte order mark that a text begins with, or "", and the rest: no model sees it, none may lose it."""
+    return (_BOM, text[1:]) if text.startswith(_BOM) else ("", text)
 
 
 def split_lines(text: str) -> list[tuple[str, str]]:
@@ -38,6 +45,17 @@ def whole_lines(text: str) -> list[str]:
 def line_contents(text: str) -> list[str]:
     """Return the lines without their endings."""
     return [content for content, _ in split_lines(text)]
+
+
+def check_unicode(text: str, what: str) -> str:
+    """Return the text, or raise ``InputError`` where no tokenizer can read it."""
+    try:
+        text.encode()
+    except UnicodeEncodeError as error:
+        raise InputError(
+            f"the {what} has a lone surrogate at {error.start}: it is no valid Unicode"
+        ) from error
+    return text
 
 
 @dataclass(frozen=True)
@@ -143,7 +161,7 @@ def _sniff(data: bytes, encoding: str | None, name: str) -> tuple[bytes, str]:
         return _detect(data, name)
     if encoding is not None:
         return _named(data, encoding)
-    if data.startswith(_UTF32_BOMS):
+    if data.startswith(tuple(_UTF32_BOMS)):
         raise FileError(f"{name} is UTF-32: convert it to UTF-8 first")
     if data.startswith(codecs.BOM_UTF8):
         return codecs.BOM_UTF8, "utf-8"
@@ -161,14 +179,14 @@ def _named(data: bytes, encoding: str) -> tuple[bytes, str]:
         raise FileError(
             f"unknown encoding {encoding!r}: use a name such as utf-8, utf-16, latin-1, cp1252"
         ) from error
-    if info.name in ("utf-8", "utf-8-sig"):
-        return (codecs.BOM_UTF8 if data.startswith(codecs.BOM_UTF8) else b""), "utf-8"
     if info.name == "utf-16":
         for bom, codec in _UTF16_BOMS.items():
             if data.startswith(bom):
                 return bom, codec
         raise FileError("a UTF-16 file without a byte order mark: name utf-16-le or utf-16-be")
-    return b"", info.name
+    codec = "utf-8" if info.name == "utf-8-sig" else info.name
+    bom = _BOMS.get(codec, b"")
+    return (bom if data.startswith(bom) else b""), codec
 
 
 def _detect(data: bytes, name: str) -> tuple[bytes, str]:

@@ -2,9 +2,10 @@
 
 from lookupdec.hf.drop_in import custom_generate
 from lookupdec.hf.generate import Chunk, Generation, eos_ids, generate, stream
+from lookupdec.hf.loading import load
 from lookupdec.hf.logprobs import TokenLogprob
 from lookupdec.hf.many import generate_many
-from lookupdec.hf.models import LanguageModel, load
+from lookupdec.hf.models import LanguageModel
 from lookupdec.hf.prefixes import PrefixCache
 from lookupdec.hf.settings import Settings
 

@@ -8,6 +8,7 @@ as it is. It tries the result on the model at hand, and says what it found. Know
 
 from __future__ import annotations
 
+import logging
 import threading
 import weakref
 from collections.abc import Iterator, Mapping
@@ -21,7 +22,7 @@ from transformers.integrations.sdpa_attention import sdpa_attention_forward
 from transformers.masking_utils import AttentionMaskInterface, sdpa_mask
 
 from lookupdec.hf import row_attention
-from lookupdec.hf.network import attention_heads, vocabulary_size
+from lookupdec.hf.network import attention_heads, cached_states, inner_model, read_with_cache, vocabulary_size
 from lookupdec.hf.quick_linear import LINEAR
 from lookupdec.hf.row_linear import LinearRule, RowLinear, find_rule
 
@@ -79,6 +80,7 @@ class _Prepared:
 _thread = _Thread()
 _prepared: weakref.WeakKeyDictionary[PreTrainedModel, _Prepared] = weakref.WeakKeyDictionary()
 _lock = threading.Lock()
+_log = logging.getLogger(__name__)
 
 
 def prepare(model: PreTrainedModel) -> RowInvariance:
@@ -89,6 +91,7 @@ def prepare(model: PreTrainedModel) -> RowInvariance:
     second or two; later calls cost nothing unless the model moved, got other layers, or runs on another
     number of threads.
     """
+    model = inner_model(model)
     with _lock:
         prepared = _prepared.get(model)
         if prepared is None or prepared.tested != _circumstances(model):
@@ -98,12 +101,34 @@ def prepare(model: PreTrainedModel) -> RowInvariance:
         return prepared.report
 
 
+def renew(model: PreTrainedModel) -> None:
+    """Look, once a generation, whether a prepared model was changed: given an adapter, moved, or other weights.
+
+    It is then tested anew; where its passes are no longer exact, a warning says so once. Does nothing for a model that
+    was never prepared.
+    """
+    model = inner_model(model)
+    prepared = _prepared.get(model)
+    if prepared is None:
+        return
+    report = prepare(model)
+    if prepared.report.exact and not report.exact:
+        _log.warning(
+            "%s has changed and is no longer decoded bitwise: %s", type(model).__name__, report.reason
+        )
+    if report.exact:
+        for layer in _linear_layers(model).values():
+            if isinstance(layer.forward, RowLinear):
+                layer.forward.renew()
+
+
 @contextmanager
 def one_token_arithmetic(model: PreTrainedModel) -> Iterator[None]:
     """Let passes of this thread within the block compute every token as a one-token pass would.
 
     Does nothing for a model that ``prepare`` did not find exact.
     """
+    model = inner_model(model)
     prepared = _prepared.get(model)
     if prepared is not None and prepared.tested[0] != torch.get_num_threads():
         prepare(model)
@@ -181,18 +206,17 @@ def _why_not(model: PreTrainedModel, rules: Mapping[str, LinearRule]) -> str:
 
 
 def _shares_keys(model: PreTrainedModel) -> bool:
-    heads = attention_heads(model)
+    kinds = set(attention_heads(model))
     usual = model.dtype == torch.bfloat16 and model.device.type == "cpu"
-    if heads is None or not usual:
-        return False
-    return row_attention.is_same_as_torch(heads.queries, heads.keys, heads.size, heads.size**-0.5)
+    return bool(kinds and usual) and all(
+        row_attention.is_same_as_torch(heads.queries, heads.keys, heads.size, heads.size**-0.5)
+        for heads in kinds
+    )
 
 
 @torch.no_grad()
 def _difference(model: PreTrainedModel) -> str:
     """Compare passes over several tokens with one-token passes on the model; say where they differ."""
-    from lookupdec.hf.target import cached_states, read_with_cache  # it imports this module
-
     generator = torch.Generator().manual_seed(0)
     shape = (1, _PROMPT_TOKENS + max(_TRIED_WIDTHS))
     ids = torch.randint(0, vocabulary_size(model), shape, generator=generator)

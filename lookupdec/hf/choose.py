@@ -93,6 +93,13 @@ class Chooser:
             self._ids = prompt.new_zeros((1, self._length + limit))
             self._ids[:, : self._length] = prompt
         self._unwritten: list[int] = []
+        self.is_choosing = False
+        """Whether a choice was asked for and has not been made: so it stays where a processor raises."""
+
+    @property
+    def length(self) -> int:
+        """How many ids there are, prompt and choices."""
+        return self._length + len(self._unwritten)
 
     @property
     def ids(self) -> torch.Tensor:
@@ -181,6 +188,7 @@ class Chooser:
 
     @torch.no_grad()
     def _choose(self, row: torch.Tensor) -> int:
+        self.is_choosing = True
         raw = row.to(device=self._ids.device, dtype=torch.float32, copy=True)
         if self._recorder is not None:
             self._recorder.see_logits(raw)
@@ -188,6 +196,7 @@ class Chooser:
         token = self._draw(scores) if self._sample else int(scores.argmax(dim=-1).item())
         if self._recorder is not None:
             self._recorder.see_choice(scores, token)
+        self.is_choosing = False
         return token
 
     def _draw(self, scores: torch.Tensor) -> int:

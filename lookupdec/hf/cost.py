@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Sequence
 from contextlib import closing
+from dataclasses import replace
 from statistics import median
 from time import perf_counter
 
@@ -16,6 +17,7 @@ from lookupdec.errors import InputError
 from lookupdec.hf.generate import stream
 from lookupdec.hf.models import LanguageModel
 from lookupdec.hf.settings import Settings
+from lookupdec.hf.watch import CostWatch
 from lookupdec.ids import Ids, Reference
 from lookupdec.policy import CostModel
 
@@ -50,6 +52,16 @@ def measure_cost(model: LanguageModel) -> CostModel:
     if len(seconds) < 2:
         raise InputError(f"a context of {context} tokens is too short to measure passes of several")
     return CostModel.from_passes({width: median(taken) for width, taken in seconds.items()})
+
+
+def measured(model: LanguageModel) -> LanguageModel:
+    """Return a model with the cost of its passes measured, which takes a second or two.
+
+    Raises ``InputError`` as ``measure_cost`` does.
+    """
+    if model.passes is not None:
+        return replace(model, watch=model.passes.watched())
+    return replace(model, watch=CostWatch(measure_cost(replace(model, watch=None))))
 
 
 class _EachWidth:

@@ -13,12 +13,15 @@ from lookupdec.decode import Drafter, decode
 from lookupdec.draft import CopyDrafter
 from lookupdec.errors import ContextFullError, InputError
 from lookupdec.hf.choose import Chooser, Record
+from lookupdec.hf.draft_check import check_drafts
 from lookupdec.hf.fixed_target import FixedTarget
 from lookupdec.hf.passes import FixedPasses
 from lookupdec.hf.quick_linear import prepare_quick
 from lookupdec.hf.target import ModelTarget, check_inputs, check_model, is_ids_alone
 from lookupdec.hf.watch import usual_cost
 from lookupdec.stats import Stats
+
+_KEPT_IN_DICT = ("output_attentions", "output_hidden_states")
 
 
 def custom_generate(
@@ -47,11 +50,13 @@ def custom_generate(
     """
     _check_request(model, input_ids, generation_config, model_kwargs.get("attention_mask"))
     keeps = bool(generation_config.return_dict_in_generate)
+    # Without the dictionary that they would stand in, plain decoding drops them too.
+    model_kwargs = {name: value for name, value in model_kwargs.items() if name not in _KEPT_IN_DICT}
     record = Record(
         keep_scores=keeps and bool(generation_config.output_scores),
         keep_logits=keeps and bool(generation_config.output_logits),
     )
-    limit = generation_config.max_length - input_ids.shape[1]
+    limit = int(generation_config.max_length) - input_ids.shape[1]
     chooser = Chooser(
         input_ids.to(model.device),
         logits_processor,
@@ -68,6 +73,7 @@ def custom_generate(
         # Newer versions of transformers note it there.
         length: int | None = getattr(generation_config, "_mask_length", None)
         target = ModelTarget(model, model_kwargs, chooser, prefill_chunk=chunk, mask_length=length)
+        check_drafts(model, length=limit + input_ids.shape[1])
 
     def is_last(_token: int) -> bool:
         scores = tuple(record.scores) if record.keep_scores else None
@@ -78,8 +84,8 @@ def custom_generate(
     try:
         for _ in decode(target, drafter, input_ids[0].tolist(), limit=limit, is_last=is_last, stats=stats):
             pass
-        target.finish()
     finally:
+        target.finish()
         target.release()
     sequences = chooser.ids.clone().to(input_ids.device)
     if not keeps:
@@ -101,7 +107,7 @@ def _fixed_target(
 ) -> FixedTarget | None:
     """Return a target on the passes; None where they cannot serve the request and others may."""
     check_inputs(inputs)
-    needed, remedy = config.max_length - 1, ""
+    needed, remedy = int(config.max_length) - 1, ""
     if config.return_dict_in_generate:
         remedy = "give back nothing but ids: leave out return_dict_in_generate"
     elif not is_ids_alone(input_ids, inputs):
@@ -137,7 +143,7 @@ def _check_request(
             "the attention mask hides the whole prompt: give a prompt of at least one token that is no padding"
         )
     if config.use_cache is False:
-        raise InputError("lookup decoding needs the KV cache: leave out use_cache=False")
+        raise InputError("lookup decoding needs the KV cache: pass use_cache=True")
     if config.return_dict_in_generate and (config.output_attentions or config.output_hidden_states):
         raise InputError(
             "lookup decoding keeps no attentions and no hidden states: leave out output_attentions and "

@@ -20,6 +20,7 @@ from transformers import PreTrainedModel
 from lookupdec.hf.fixed_cache import FixedCache
 from lookupdec.hf.network import CACHE_NAMES, parameters_of, vocabulary_size
 from lookupdec.hf.prefixes import States
+from lookupdec.hf.rope import rope_of, turn_of
 
 WIDTHS = (1, 2, 4, 8, 16, 32, 64, 128)
 """Tokens of a pass, the one before the draft included."""
@@ -177,6 +178,7 @@ class Lane:
         self._logits: torch.Tensor | None = None  # of the widest pass, where there are graphs
         self._graphs: dict[tuple[int, int], tuple[torch.cuda.CUDAGraph, Outcome]] = {}
         self._written = 0
+        self._turn = turn_of(model, rope_of(model))
 
     def width_for(self, count: int) -> int:
         """Return the width of a pass that reads ``count`` ids."""
@@ -205,7 +207,10 @@ class Lane:
         end = position + len(ids)
         columns = self.forward.columns
         self._written = end
-        return self.forward.logits(ids, columns[position:end], columns[: self.keys_for(end)], last_only=True)
+        with self._turn:
+            return self.forward.logits(
+                ids, columns[position:end], columns[: self.keys_for(end)], last_only=True
+            )
 
     @torch.no_grad()
     def run(self, position: int, ids: Sequence[int]) -> Outcome:
@@ -216,11 +221,12 @@ class Lane:
         self._written = max(self._written, position + width)
         keys = self.keys_for(position + len(ids))
         captured = self._graphs.get((width, keys))
-        if captured is None:
-            return self._compute(self.forward, width, keys)
-        graph, outcome = captured
-        graph.replay()
-        return outcome
+        with self._turn:
+            if captured is None:
+                return self._compute(self.forward, width, keys)
+            graph, outcome = captured
+            graph.replay()
+            return outcome
 
     def fetch(self, answer: torch.Tensor) -> list[int]:
         """Return an answer: the one place where a pass waits for the device."""

@@ -27,10 +27,12 @@ from lookupdec.draft import CopyDrafter
 from lookupdec.errors import ContextFullError, InputError
 from lookupdec.hf.choose import Chooser, CountPenalty
 from lookupdec.hf.logprobs import LogprobRecord, TokenLogprob
-from lookupdec.hf.models import LanguageModel, Prompt
+from lookupdec.hf.models import LanguageModel
+from lookupdec.hf.network import vocabulary_size
 from lookupdec.hf.passes import target_for
 from lookupdec.hf.prefill import KeptPrefix
 from lookupdec.hf.prefixes import PrefixCache
+from lookupdec.hf.prompts import Prompt
 from lookupdec.hf.settings import Settings
 from lookupdec.hf.target import check_model
 from lookupdec.hf.text import TextStream
@@ -163,7 +165,7 @@ def stream(
     target = target_for(model, prepared, chooser, limit=limit)
     expected = _reference(model, reference)
 
-    kept = KeptPrefix(prefixes if model.may_resume else None, target, ids, namespace)
+    kept = KeptPrefix(prefixes if model.may_resume(len(ids)) else None, target, ids, namespace)
 
     def steps(stats: Stats) -> Generator[Step, None, None]:
         try:
@@ -194,7 +196,7 @@ class _Ending:
         self._text = TextStream(model.tokenizer, (*settings.stop_strings, *_own_stop_strings(model)))
         self._pieces: list[str] = []
         self._is_eos = stops_at(eos_ids(config))
-        self._seconds = settings.deadline
+        self._seconds = config.max_time if settings.deadline is None else settings.deadline
         self._ends_at = 0.0
 
     def begin(self) -> None:
@@ -284,6 +286,7 @@ def prepare_inputs(model: PreTrainedModel, ids: list[int], settings: Settings, l
     Raises ``UnsupportedCacheError``, and ``InputError`` for settings that it refuses.
     """
     check_model(model)
+    settings.check_ids(vocabulary_size(model))
     transformers_model: Any = model
     batch = torch.tensor([ids], device=model.device)
     processors: list[LogitsProcessor] = []
@@ -299,12 +302,21 @@ def prepare_inputs(model: PreTrainedModel, ids: list[int], settings: Settings, l
             attention_mask=torch.ones_like(batch),
             logits_processor=LogitsProcessorList(processors),
             custom_generate=_hand_over,
+            **_several_undone(model, settings),
             **settings.generation_overrides(limit),
         )
     except ValueError as error:
         raise InputError(" ".join(str(error).split())) from error
     assert isinstance(prepared, Prepared)
     return prepared
+
+
+def _several_undone(model: PreTrainedModel, settings: Settings) -> dict[str, GenerationConfig]:
+    # transformers checks the model's config before it looks at what is asked for, and refuses several greedy outputs.
+    if (getattr(model.generation_config, "num_return_sequences", None) or 1) == 1:
+        return {}
+    make: Any = GenerationConfig
+    return {"generation_config": make(num_return_sequences=1, do_sample=settings.samples)}
 
 
 def _hand_over(

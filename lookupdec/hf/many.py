@@ -9,7 +9,8 @@ from lookupdec.decode import Drafter
 from lookupdec.draft import CopyDrafter
 from lookupdec.errors import InputError
 from lookupdec.hf.generate import Generation, generate, room
-from lookupdec.hf.models import LanguageModel, Prompt
+from lookupdec.hf.models import LanguageModel
+from lookupdec.hf.prompts import Prompt
 from lookupdec.hf.settings import Settings
 from lookupdec.limits import SEEDS
 

@@ -26,11 +26,8 @@ def weight_bytes(model: torch.nn.Module) -> int:
 
 def kv_bytes_per_token(model: Any) -> int:
     """Return the bytes that the keys and values of one token take; 0 for a model without attention."""
-    heads = attention_heads(model)
-    if heads is None:
-        return 0
-    layers = model.config.get_text_config(decoder=True).num_hidden_layers
-    return int(2 * layers * heads.keys * heads.size * model.dtype.itemsize)
+    states = sum(heads.keys * heads.size for heads in attention_heads(model))
+    return 2 * states * int(model.dtype.itemsize)
 
 
 def free_bytes(device: torch.device) -> int | None:

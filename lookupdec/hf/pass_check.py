@@ -8,8 +8,7 @@ import torch
 from transformers import PreTrainedModel
 
 from lookupdec.hf.fixed_width import Lane
-from lookupdec.hf.network import vocabulary_size
-from lookupdec.hf.target import read_with_cache
+from lookupdec.hf.network import read_with_cache, vocabulary_size
 
 PROMPT_TOKENS, TRIED_TOKENS = 12, 8
 # The share of the logits' size that the two ways may differ by: rounding, and nothing else.

@@ -19,11 +19,13 @@ from transformers import DynamicCache, PreTrainedModel
 from lookupdec.errors import UnsupportedCacheError, first_line
 from lookupdec.hf import bitwise, memory
 from lookupdec.hf.choose import Chooser, lasting_tensors
+from lookupdec.hf.draft_check import check_drafts, selection_window
 from lookupdec.hf.fixed_target import FixedTarget
 from lookupdec.hf.fixed_width import WIDTHS, Lane, Progress
 from lookupdec.hf.network import CACHE_NAMES, parameters_of
 from lookupdec.hf.pass_check import draft_dependence, static_difference
 from lookupdec.hf.prefill import ResumableTarget
+from lookupdec.hf.rope import rope_of
 from lookupdec.hf.target import ModelTarget, check_model
 from lookupdec.hf.watch import WatchedTarget, WidthWatch
 
@@ -80,6 +82,7 @@ class FixedPasses:
         progress: Progress | None = None,
     ) -> None:
         check_fixed(model)
+        check_drafts(model, length=0)
         self.model = model
         self.one_width = one_width
         self.widths: Sequence[int] = (ONE_WIDTH,) if one_width else WIDTHS
@@ -192,6 +195,7 @@ def target_for(model: LanguageModel, prepared: Prepared, chooser: Chooser, *, li
         target = passes.target(chooser, needed=needed, prefill_chunk=chunk)
     if target is None:
         target = ModelTarget(model.model, prepared.inputs, chooser, prefill_chunk=chunk)
+        check_drafts(model.model, length=prepared.ids.shape[1] + limit)
         # What fixed passes cost is not learnt from others.
         watch = watch if passes is None else None
     return target if watch is None else WatchedTarget(target, watch)
@@ -241,5 +245,7 @@ def _seconds(lane: Lane) -> dict[int, float]:
 
 def _longest_context(model: PreTrainedModel) -> int | None:
     config: Any = model.config.get_text_config(decoder=True)
-    length = getattr(config, "max_position_embeddings", None)
-    return int(length) if length else None
+    rope = rope_of(model)
+    # In longer texts positions turn otherwise, which padding must not bring about, or keys are chosen.
+    ends = [getattr(config, "max_position_embeddings", None), rope and rope.shortest, selection_window(model)]
+    return min((int(end) for end in ends if end), default=None)

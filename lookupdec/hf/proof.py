@@ -2,7 +2,8 @@
 
 ``generate`` of transformers is the measure. Where the two outputs differ, the lookup output is fed through the
 model as it is, in one pass without a draft, and every one of its tokens must be the model's choice there up to a
-rounding error. Knows no drafter and prints nothing.
+rounding error. With passes of one width, which promise another text, the measure is plain decoding by the same passes,
+and the output must stand that second test in any case. Prints nothing.
 """
 
 from __future__ import annotations
@@ -15,9 +16,11 @@ from typing import Any, Literal
 import torch
 from transformers import LogitsProcessorList
 
+from lookupdec.decode import PlainDrafter
 from lookupdec.errors import first_line
 from lookupdec.hf.generate import Generation, eos_ids, generate, prepare_inputs, room
-from lookupdec.hf.models import LanguageModel, Prompt
+from lookupdec.hf.models import LanguageModel
+from lookupdec.hf.prompts import Prompt
 from lookupdec.hf.settings import Settings
 from lookupdec.stats import Stats
 
@@ -98,6 +101,12 @@ def prove(
             yield _run(model, number, ids, settings_of_run(seed, max_new_tokens))
 
 
+def _plain(model: LanguageModel, ids: Sequence[int], settings: Settings) -> list[int]:
+    if model.arithmetic == "fixed":
+        return list(generate(model, list(ids), settings, drafter=PlainDrafter()).ids)
+    return plain_generate(model, ids, settings)
+
+
 def plain_generate(model: LanguageModel, ids: Sequence[int], settings: Settings) -> list[int]:
     """Return what ``generate`` of transformers emits, with the seed of ``settings`` where it samples."""
     batch = torch.tensor([list(ids)], device=model.device)
@@ -111,7 +120,7 @@ def plain_generate(model: LanguageModel, ids: Sequence[int], settings: Settings)
 
 def _run(model: LanguageModel, number: int, ids: list[int], settings: Settings) -> Run:
     began = perf_counter()
-    plain = plain_generate(model, ids, settings)
+    plain = _plain(model, ids, settings)
     seconds = perf_counter() - began
     try:
         result = generate(model, ids, settings)
@@ -122,9 +131,16 @@ def _run(model: LanguageModel, number: int, ids: list[int], settings: Settings) 
     difference_found = explain(model, ids, settings, plain, result)
     verdict: Verdict = "identical"
     if difference_found is not None:
-        # Bitwise passes leave no rounding to explain a difference with.
-        is_rounding = not model.is_bitwise and difference_found.gap <= near_tie(model)
+        # Bitwise passes leave no rounding to explain a difference with, and passes of one width none either.
+        is_rounding = model.arithmetic == "fast" and difference_found.gap <= near_tie(model)
         verdict = "near-tie" if is_rounding else "fault"
+    elif model.arithmetic == "fixed":
+        gap, why = _strays(model, ids, settings, plain)
+        if gap > near_tie(model):
+            difference_found, verdict = (
+                Difference(0, plain[0], plain[0], gap, f"with and without drafts, {why}"),
+                "fault",
+            )
     return Run(number, settings.seed, verdict, len(plain), seconds, result.stats, difference_found)
 
 

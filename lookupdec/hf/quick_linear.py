@@ -14,6 +14,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from statistics import median
 from time import perf_counter
+from typing import Any
 
 import torch
 from torch.nn import functional
@@ -69,11 +70,28 @@ def prepare_quick(model: torch.nn.Module) -> bool:
     return True
 
 
+def restore(model: torch.nn.Module) -> None:
+    """Give all layers of a model the class back that they had before ``prepare_quick``."""
+    for layer in model.modules():
+        if type(layer) is QuickLinear:
+            layer.__class__ = torch.nn.Linear  # type: ignore[assignment]
+    _tried.pop(model, None)
+
+
 class QuickLinear(torch.nn.Linear):
     """A linear layer that exchanges the sides of its product where that is quicker.
 
-    Layers become one by their class alone, so that copies, saved files and adapters see the layer that it was.
+    Layers become one by their class alone, so that saved files and adapters see the layer that it was. Copies and
+    pickles are of that layer, so that what goes by its class, as quantisation does, takes them for it; what works on
+    the model itself needs ``restore`` first.
     """
+
+    def __reduce_ex__(self, _protocol: Any) -> Any:
+        """Describe the layer that it was: ``copy`` and ``pickle`` go by this."""
+        # Newer protocols insist on the object's own class.
+        made: Any = super().__reduce_ex__(1)
+        make, (_, *arguments), *state = made
+        return make, (torch.nn.Linear, *arguments), *state
 
     def forward(self, input: torch.Tensor) -> torch.Tensor:
         """Apply the layer to ``input`` ``[..., in_features]``."""

@@ -72,6 +72,14 @@ class RowLinear:
             return _in_slices(inputs, self._layer.weight, self._layer.bias, self._rule.width)
         return _in_slices(spaced(inputs), self._weight(), self._layer.bias, self._rule.width)
 
+    def renew(self) -> None:
+        """Forget the spaced weights where the layer's are others by now.
+
+        What is written through ``weight.data``, as adapters do when they are merged, leaves no other trace.
+        """
+        if self._spaced_weight is not None and not _is_spaced(self._spaced_weight, self._layer.weight):
+            self._spaced_weight = None
+
     def _weight(self) -> torch.Tensor:
         # Made when first needed, and again where the layer was given other weights or moved.
         weight = self._layer.weight
@@ -90,6 +98,21 @@ def spaced(inputs: torch.Tensor) -> torch.Tensor:
     out = inputs.new_zeros(len(blocks), (2 * n_blocks - 1) * _ONE_ROW_BLOCK)
     out.as_strided(blocks.shape, (out.shape[1], 2 * _ONE_ROW_BLOCK, 1)).copy_(blocks)
     return out.reshape(*inputs.shape[:-1], -1)
+
+
+def _is_spaced(wide: torch.Tensor, weight: torch.Tensor) -> bool:
+    """Whether ``wide`` is what ``spaced`` makes of a weight, bit for bit."""
+    if wide.dtype != weight.dtype or wide.device != weight.device or not weight.is_contiguous():
+        return False
+    # Words are compared several times as fast as the numbers in them.
+    whole = weight.shape[-1] * weight.element_size() % 8 == 0
+    word = torch.int64 if whole else torch.uint8
+    mine, theirs = wide.view(word), weight.detach().view(word)
+    block = _ONE_ROW_BLOCK * weight.element_size() // word.itemsize
+    pieces = enumerate(torch.split(theirs, block, dim=-1))
+    return all(
+        torch.equal(mine[:, 2 * number * block :][:, : piece.shape[1]], piece) for number, piece in pieces
+    )
 
 
 def _in_slices(

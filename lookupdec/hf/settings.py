@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import operator
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -25,7 +26,8 @@ class Settings:
     ``seed`` fixes the draws of this generation alone; ``None`` takes a fresh one. ``stop`` are strings
     that end the output and are not part of its text. ``eos_token_id=()`` ends at no token. Frequency and
     presence penalties count the generated tokens only. ``prefill_chunk_size`` is how many tokens of the prompt
-    one pass reads. ``deadline`` is in seconds, prefill included; it is looked at after every pass.
+    one pass reads. ``deadline`` is in seconds, prefill included; it is looked at after every pass (``max_time`` of
+    transformers).
     ``logits_processor`` run after the model's own and before temperature and the truncations, once per emitted
     token. ``logprobs`` asks for the log-probability of every emitted token and that many of the likeliest
     alternatives; 0 asks for the emitted token's alone.
@@ -46,7 +48,7 @@ class Settings:
     suppress_tokens: Sequence[int] | None = None
     logit_bias: Mapping[int, float] | None = None
     seed: int | None = None
-    stop: str | Sequence[str] = ()
+    stop: str | Sequence[str] | None = ()
     eos_token_id: int | Sequence[int] | None = None
     deadline: float | None = None
     logits_processor: Sequence[LogitsProcessor] = ()
@@ -54,6 +56,28 @@ class Settings:
     prefill_chunk_size: int | None = None
 
     def __post_init__(self) -> None:
+        for name in _WHOLE:
+            self._set(name, _whole(name, getattr(self, name)))
+        for name in _NUMBERS:
+            self._set(name, _number(name, getattr(self, name)))
+        for name in ("presence_penalty", "frequency_penalty"):
+            self._set(name, getattr(self, name) or 0.0)
+        self._set("stop", _strings(self.stop))
+        self._set("logits_processor", _listed("logits_processor", self.logits_processor))
+        self._set("eos_token_id", _ids("eos_token_id", self.eos_token_id))
+        self._set("suppress_tokens", _ids("suppress_tokens", self.suppress_tokens))
+        if self.bad_words_ids is not None:
+            words = _listed("bad_words_ids", self.bad_words_ids)
+            self._set("bad_words_ids", tuple(_listed_ids("bad_words_ids", word) for word in words))
+        if self.logit_bias is not None:
+            self._set("logit_bias", _biases(self.logit_bias))
+        self._check_ranges()
+
+    def _set(self, name: str, value: object) -> None:
+        # Once, on the way in: whole numbers of NumPy and torch become Python's, None what it stands for.
+        object.__setattr__(self, name, value)
+
+    def _check_ranges(self) -> None:
         _check_at_least("max_new_tokens", self.max_new_tokens, 1)
         _check_at_least("min_new_tokens", self.min_new_tokens, 0)
         _check_at_least("temperature", self.temperature, 0)
@@ -84,7 +108,21 @@ class Settings:
     @property
     def stop_strings(self) -> tuple[str, ...]:
         """The stop strings as a tuple."""
-        return (self.stop,) if isinstance(self.stop, str) else tuple(self.stop)
+        return tuple(self.stop or ())
+
+    def check_ids(self, vocabulary: int) -> None:
+        """Refuse what is asked of ids that a model of so many tokens has not. Raises ``InputError``."""
+        asked = {
+            "logit_bias": tuple(self.logit_bias or ()),
+            "bad_words_ids": tuple(token for word in self.bad_words_ids or () for token in word),
+        }
+        for name, ids in asked.items():
+            beyond = next((token for token in ids if not 0 <= token < vocabulary), None)
+            if beyond is not None:
+                raise InputError(
+                    f"{name} names the id {beyond}, which lies outside of the model's vocabulary of "
+                    f"{vocabulary} tokens"
+                )
 
     @property
     def samples(self) -> bool:
@@ -102,6 +140,8 @@ class Settings:
             "cache_implementation": None,
             "prompt_lookup_num_tokens": None,
             "return_dict_in_generate": False,
+            "output_attentions": False,
+            "output_hidden_states": False,
             "stop_strings": None,
         }
         if self.min_new_tokens is not None:
@@ -114,13 +154,92 @@ class Settings:
         if self.suppress_tokens:
             overrides["suppress_tokens"] = list(self.suppress_tokens)
         if self.logit_bias:
-            overrides["sequence_bias"] = {
-                (int(token),): float(bias) for token, bias in self.logit_bias.items()
-            }
+            overrides["sequence_bias"] = {(token,): bias for token, bias in self.logit_bias.items()}
         if self.eos_token_id is not None:
-            ids = [self.eos_token_id] if isinstance(self.eos_token_id, int) else list(self.eos_token_id)
-            overrides["eos_token_id"] = ids or None
+            overrides["eos_token_id"] = list(_ids("eos_token_id", self.eos_token_id) or ()) or None
         return overrides
+
+
+_WHOLE = (
+    "max_new_tokens",
+    "min_new_tokens",
+    "top_k",
+    "no_repeat_ngram_size",
+    "seed",
+    "logprobs",
+    "prefill_chunk_size",
+)
+_NUMBERS = (
+    "temperature",
+    "top_p",
+    "min_p",
+    "typical_p",
+    "repetition_penalty",
+    "presence_penalty",
+    "frequency_penalty",
+    "deadline",
+)
+
+
+def _whole(name: str, value: Any) -> int | None:
+    if value is None:
+        return None
+    try:
+        if isinstance(value, bool):
+            raise TypeError
+        return operator.index(value)
+    except TypeError as error:
+        raise InputError(f"{name} must be a whole number, not {value!r}") from error
+
+
+def _number(name: str, value: Any) -> float | None:
+    if value is None:
+        return None
+    try:
+        if isinstance(value, bool | str | bytes):
+            raise TypeError
+        return float(value)
+    except (TypeError, ValueError) as error:
+        raise InputError(f"{name} must be a number, not {value!r}") from error
+
+
+def _strings(stop: Any) -> tuple[str, ...]:
+    if stop is None or isinstance(stop, str):
+        return () if stop is None else (stop,)
+    strings = _listed("stop", stop)
+    if not all(isinstance(string, str) for string in strings):
+        raise InputError(f"stop must be a string or a list of strings, not {stop!r}")
+    return strings
+
+
+def _listed(name: str, value: Any) -> tuple[Any, ...]:
+    try:
+        if isinstance(value, str | bytes):
+            raise TypeError
+        return () if value is None else tuple(value)
+    except TypeError as error:
+        raise InputError(f"{name} must be a list, not {value!r}") from error
+
+
+def _listed_ids(name: str, value: Any) -> tuple[int, ...]:
+    return tuple(_whole(name, token) or 0 for token in _listed(name, value))
+
+
+def _ids(name: str, value: Any) -> tuple[int, ...] | None:
+    if value is None:
+        return None
+    is_one = getattr(value, "ndim", 0) == 0 and hasattr(value, "__index__")
+    return _listed_ids(name, [value] if is_one else value)
+
+
+def _biases(biases: Any) -> dict[int, float]:
+    if not isinstance(biases, Mapping):
+        raise InputError(f"logit_bias must map ids to numbers, not be {biases!r}")
+    found = {_whole("logit_bias", token) or 0: _number("logit_bias", bias) for token, bias in biases.items()}
+    wrong = next((token for token, bias in found.items() if bias is None or math.isnan(bias)), None)
+    if wrong is not None:
+        raise InputError(f"logit_bias of {wrong} must be a number, not {biases[wrong]!r}")
+    return {token: bias for token, bias in found.items() if bias is not None}
 
 
 def _check_at_least(name: str, value: float | None, lowest: float) -> None:

@@ -1,8 +1,7 @@
-"""A transformers model as the loop's target, the only file that touches the KV cache. Knows no text."""
+"""A transformers model as the loop's target, over a dynamic KV cache. Knows no text."""
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
@@ -11,14 +10,15 @@ from transformers import PreTrainedModel
 from transformers.cache_utils import Cache, DynamicLayer, DynamicSlidingWindowLayer, QuantizedLayer
 
 from lookupdec.errors import InputError, UnsupportedCacheError
-from lookupdec.hf.bitwise import one_token_arithmetic
+from lookupdec.hf.bitwise import one_token_arithmetic, renew
 from lookupdec.hf.choose import Chooser
 from lookupdec.hf.network import CACHE_NAMES, vocabulary_size
 from lookupdec.hf.prefixes import States
 from lookupdec.hf.quick_linear import quick_passes
+from lookupdec.hf.rope import rope_of, turn_of
 from lookupdec.ids import Ids
 
-_REMEDY = "use a model with plain or sliding-window attention and a dynamic cache, or plain generate"
+REMEDY = "use a model with plain or sliding-window attention and a dynamic cache, or plain generate"
 _KNOWN_INPUTS = {*CACHE_NAMES, "attention_mask", "position_ids", "use_cache", "logits_to_keep"}
 
 
@@ -59,6 +59,12 @@ class ModelTarget:
         self._keeps_logits = "logits_to_keep" in inputs
         self._prefill_chunk = prefill_chunk
         self._first_logits: torch.Tensor | None = None
+        self._rope = rope_of(model)
+        self._turn = turn_of(model, self._rope)
+        self._prompt_positions = self._positions
+        self._unread = 0  # ids at the end of the last draft that no pass has read
+        self._before_step: tuple[int, int] | None = None  # ids in the cache, ids chosen
+        renew(model)
 
     def resume(self, states: States) -> None:
         """Fill the empty cache with the states of the prompt's beginning, which is not read again."""
@@ -67,8 +73,10 @@ class ModelTarget:
             self.cache.update(keys, values, number)
 
     def states(self) -> States:
-        """Return what the cache holds now; empty where its layers keep less than all positions."""
+        """Return what the cache holds; empty where its layers keep less than all positions, or rotated otherwise."""
         if any(type(layer) is not DynamicLayer or not layer.is_initialized for layer in self.cache.layers):
+            return ()
+        if self._rope is not None and self.cache.get_seq_length() > self._rope.shortest:
             return ()
         return [(layer.keys, layer.values) for layer in self.cache.layers]
 
@@ -83,12 +91,17 @@ class ModelTarget:
         """Read the prompt, pausing between its chunks; ``start`` then has nothing left to read."""
         if self._first_logits is not None:
             return
-        ids = torch.tensor([[int(token) for token in prompt]], device=self._model.device)
-        already_read = self.cache.get_seq_length()
+        text = torch.tensor([[int(token) for token in prompt]], device=self._model.device)
+        already_read, ids = self.cache.get_seq_length(), text
         # The cache may hold the beginning of these ids, or what comes before them.
-        if already_read and (self._is_resumed or self._is_whole_text(ids.shape[1])):
-            ids = ids[:, already_read:]
+        if already_read and (self._is_resumed or self._is_whole_text(text.shape[1])):
+            ids = text[:, already_read:]
         mask, positions, unread = self._mask, self._positions, ids.shape[1]
+        if self._rope is not None and self._prefill_chunk is None:
+            # All of it, as plain decoding hands it over: such a model may look at its length.
+            self._first_logits = self._forward(text, count=unread, rows=1, is_first=True)
+            self._keep_last_position(0)
+            return
         for chunk in torch.split(ids, self._prefill_chunk or unread, dim=-1):
             # Counted from the end: both may begin with what the caller's cache holds.
             unread -= chunk.shape[1]
@@ -97,7 +110,7 @@ class ModelTarget:
             if positions is not None:
                 end = positions.shape[-1] - unread
                 self._positions = positions[..., end - chunk.shape[1] : end]
-            logits = self._forward(chunk, rows=1, is_first=True)
+            logits = self._forward(chunk, count=chunk.shape[1], rows=1, is_first=True)
             if unread:
                 yield
         self._keep_last_position(0)
@@ -110,7 +123,40 @@ class ModelTarget:
         return self._positions is None or self._positions.shape[-1] == count
 
     def step(self, ids: Sequence[int]) -> Iterator[int]:
-        """Read ``ids`` in one pass and give the choice after each."""
+        """Read ``ids``, in one pass where the model's positions allow it, and give the choice after each."""
+        self._before_step = self.cache.get_seq_length(), self._chooser.length
+        count = len(ids) if self._rope is None else self._width(len(ids))
+        logits = self._read(ids[:count])
+        if count == len(ids):
+            return self._chooser.choices(logits)
+        self._unread = len(ids) - count
+        return self._choices(ids, logits)
+
+    def _choices(self, ids: Sequence[int], logits: torch.Tensor) -> Iterator[int]:
+        """Give the choices of a draft in pieces: each is read only when everything before it was accepted."""
+        yield from self._chooser.choices(logits)
+        while self._unread:
+            rest = ids[-self._unread :]
+            piece = rest[: self._width(len(rest))]
+            logits = self._read(piece)
+            self._unread -= len(piece)
+            yield from self._chooser.choices(logits)
+
+    def _width(self, count: int) -> int:
+        """Return how many of ``count`` ids the next pass may read."""
+        assert self._rope is not None
+        read = self._text_read()
+        if read in self._rope.lengths:
+            return 1
+        position = self.cache.get_seq_length() if self._positions is None else int(self._positions.max()) + 1
+        return min(self._rope.width(read, count), self._rope.width(position, count))
+
+    def _text_read(self) -> int:
+        # The last choice is the first id of the next pass.
+        return self._chooser.length - 1
+
+    def _read(self, ids: Sequence[int]) -> torch.Tensor:
+        # [ids, vocabulary]: the logits of one pass.
         # Sliding-window layers drop what leaves the window unless they are told that a rollback may come. Not
         # before the prefill: they would keep the whole prompt.
         self.cache.activate_past_recording()
@@ -123,13 +169,28 @@ class ModelTarget:
             self._positions = self._positions + torch.arange(1, rows + 1, device=self._positions.device)
         if self._mask is not None:
             self._mask = torch.cat([self._mask, self._mask.new_ones((1, rows))], dim=-1)
-        with one_token_arithmetic(self._model):
-            logits = self._forward(batch, rows=rows, is_first=False)
+        if self._rope is not None and self._text_read() in self._rope.lengths:
+            logits = self._cross()
+        else:
+            with one_token_arithmetic(self._model):
+                logits = self._forward(batch, count=rows, rows=rows, is_first=False)
         self._keep_last_position(0)
-        return self._chooser.choices(logits)
+        return logits
+
+    def _cross(self) -> torch.Tensor:
+        """Read the token beyond a length of the rope; some models then read the whole text anew, so they get all."""
+        text = self._chooser.ids.to(self._model.device)
+        asked = self._prompt_positions
+        if asked is not None and self._positions is not None:
+            last, steps = asked[..., -1:], torch.arange(1, text.shape[1] + 1, device=asked.device)
+            self._positions = torch.cat(
+                [asked, last + steps[: int(self._positions.max() - last.max())]], dim=-1
+            )
+        return self._forward(text, count=1, rows=1, is_first=False)
 
     def rewind(self, count: int) -> None:
         """Take the last ``count`` ids out of the cache."""
+        count, self._unread = count - self._unread, 0
         if count:
             self.cache.crop(-count)
             self._keep_last_position(count)
@@ -144,7 +205,16 @@ class ModelTarget:
             self._positions = self._positions[..., -1:] - back
 
     def finish(self) -> None:
-        """Leave the cache as plain decoding would: nothing is recorded for a rollback any more."""
+        """Leave the cache as plain decoding would, also where a callback raised amid a draft.
+
+        It holds what was accepted, and nothing is recorded for a rollback any more.
+        """
+        if self._before_step is not None:
+            read, chosen = self._before_step
+            keep = read + self._chooser.length - chosen + self._chooser.is_choosing
+            for layer in self.cache.layers:
+                if (extra := layer.get_seq_length() - keep) > 0:
+                    layer.crop(-extra)
         _shrink_to_window(self.cache)
         for layer in self.cache.layers:
             if hasattr(layer, "record_past"):
@@ -154,8 +224,8 @@ class ModelTarget:
         """Do nothing: the cache is the caller's."""
 
     @torch.no_grad()
-    def _forward(self, ids: torch.Tensor, *, rows: int, is_first: bool) -> torch.Tensor:
-        # [rows, vocabulary]: the logits of the last `rows` ids.
+    def _forward(self, ids: torch.Tensor, *, count: int, rows: int, is_first: bool) -> torch.Tensor:
+        # [rows, vocabulary]: the logits of the last `rows` ids, of which `count` are new.
         extra: dict[str, Any] = {
             self.cache_name: self.cache,
             "attention_mask": self._mask,
@@ -166,19 +236,23 @@ class ModelTarget:
         if self._keeps_logits:
             extra["logits_to_keep"] = rows
         inputs = self._model.prepare_inputs_for_generation(
-            ids, next_sequence_length=ids.shape[1], is_first_iteration=is_first, **extra
+            ids, next_sequence_length=count, is_first_iteration=is_first, **extra
         )
-        with quick_passes():
-            logits: torch.Tensor = self._model(**inputs, return_dict=True).logits
+        with quick_passes(), self._turn:
+            output = self._model(**inputs, return_dict=True)
+        if inputs.get(self.cache_name) is None:
+            # The model has begun anew, its rotary positions being others from here on.
+            self.cache = output[self.cache_name]
         # A cache that builds its layers as it goes shows only now what they are.
         check_cache(self.cache, self._model)
+        logits: torch.Tensor = output.logits
         return logits[0, -rows:]
 
 
 def check_model(model: PreTrainedModel) -> None:
     """Refuse models whose decoding is not one growing text."""
     if model.config.is_encoder_decoder:
-        raise UnsupportedCacheError(f"{type(model).__name__} is an encoder-decoder model: {_REMEDY}")
+        raise UnsupportedCacheError(f"{type(model).__name__} is an encoder-decoder model: {REMEDY}")
     # peft lends a model its own way of preparing inputs while it generates.
     owner: Any = getattr(model.prepare_inputs_for_generation, "__self__", model)
     adapter: Any = getattr(owner, "active_peft_config", None)
@@ -213,21 +287,21 @@ def is_ids_alone(ids: torch.Tensor, inputs: Mapping[str, Any]) -> bool:
 def check_cache(cache: Any, model: PreTrainedModel) -> None:
     """Refuse a cache that cannot give back what it has read, by name and with the remedy."""
     if cache is None:
-        raise UnsupportedCacheError(f"{type(model).__name__} was given no KV cache: {_REMEDY}")
+        raise UnsupportedCacheError(f"{type(model).__name__} was given no KV cache: {REMEDY}")
     if not isinstance(cache, Cache) or not hasattr(cache, "layers"):
         raise UnsupportedCacheError(
-            f"{type(cache).__name__} of {type(model).__name__} cannot be rolled back: {_REMEDY}"
+            f"{type(cache).__name__} of {type(model).__name__} cannot be rolled back: {REMEDY}"
         )
     for layer in cache.layers:
         if not _can_roll_back(layer):
             names = f"{type(layer).__name__} in the cache of {type(model).__name__}"
-            raise UnsupportedCacheError(f"{names} cannot be rolled back: {_REMEDY}")
+            raise UnsupportedCacheError(f"{names} cannot be rolled back: {REMEDY}")
     if getattr(cache, "offloading", False) and model.device.type == "cpu":
         raise UnsupportedCacheError(
             f"an offloaded {type(cache).__name__} needs a CUDA device: leave out cache_implementation"
         )
     if cache.is_compileable:
-        raise UnsupportedCacheError(f"{type(cache).__name__} is static and cannot be rolled back: {_REMEDY}")
+        raise UnsupportedCacheError(f"{type(cache).__name__} is static and cannot be rolled back: {REMEDY}")
 
 
 def _can_roll_back(layer: Any) -> bool:
@@ -246,19 +320,3 @@ def _shrink_to_window(cache: Any) -> None:
     for layer in cache.layers:
         if getattr(layer, "record_past", False) and layer.get_seq_length() >= layer.sliding_window:
             layer.crop(0)
-
-
-def read_with_cache(model: PreTrainedModel, ids: torch.Tensor, cache: Any) -> tuple[torch.Tensor, Any]:
-    """Run one pass over ``ids`` of shape (1, n) after what the cache holds (None: nothing); return logits and cache."""
-    name = next(name for name in CACHE_NAMES if name in inspect.signature(model.forward).parameters)
-    output = model(input_ids=ids, use_cache=True, return_dict=True, **{name: cache})
-    return output.logits, output[name]
-
-
-def cached_states(cache: Any, start: int, count: int) -> list[torch.Tensor]:
-    """Return the keys and values of ``count`` positions from ``start``, positions first, layer by layer."""
-    return [
-        states[0, :, start : start + count].transpose(0, 1)
-        for layer in cache.layers
-        for states in (layer.keys, layer.values)
-    ]

@@ -42,11 +42,12 @@ async def execute(server: LookupServer, params: types.ExecuteCommandParams) -> d
     try:
         order = Order.read(params)
         job.needs_same_text = order.command != SUMMARIZE
-        server.begin(order.uri, job)
         snapshot = Snapshot.of(server.workspace, order.uri)
         if order.version is not None and order.version != snapshot.version:
             raise _Refused(CHANGED)
-        return await _Run(server, order, snapshot, order.piece(snapshot), job, progress).result()
+        run = _Run(server, order, snapshot, order.piece(snapshot), job, progress)
+        server.begin(order.uri, job)  # not before: one that is refused must not end another
+        return await run.result()
     except asyncio.CancelledError:
         job.abandon()
         if job.reason is None:  # the editor cancelled the request itself, and is told so by the protocol
@@ -93,7 +94,7 @@ class _Run:
         piece, snapshot, limit = self.piece, self.snapshot, self.server.max_new_tokens
 
         def work(editor: Editor, on_token: OnToken) -> EditResult:
-            if self.order.command == REWRITE and snapshot.is_prose:
+            if self.order.command == REWRITE and snapshot.is_prose and piece.selection is None:
                 return editor.rewrite(
                     piece.text, instruction, path=snapshot.path, on_token=on_token, max_new_tokens=limit
                 )
@@ -144,9 +145,7 @@ class _Run:
         if not result.changed:  # compared without the marks, which are to stay where nothing came of them
             raise _Refused("the model left everything as it is")
         self.job.is_final = True
-        edit = self.snapshot.workspace_edit(
-            self.piece.prefix + result.text, versioned=_knows_versions(self.server)
-        )
+        edit = self.snapshot.workspace_edit(result.text, versioned=_knows_versions(self.server))
         params = types.ApplyWorkspaceEditParams(edit=edit, label="lookupdec")
         try:
             answer = await asyncio.shield(self.server.workspace_apply_edit_async(params))

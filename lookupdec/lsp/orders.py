@@ -8,6 +8,7 @@ from typing import Any
 
 from lsprotocol import types
 
+from lookupdec.edit.languages import language_of
 from lookupdec.edit.positions import Position
 from lookupdec.errors import InputError
 from lookupdec.lsp.documents import Range, Snapshot
@@ -59,7 +60,13 @@ class Order:
         """Return what of a document it is about. Raises ``InputError`` where that is nothing."""
         take_marks = self.instruction is None and self.command != SUMMARIZE
         span = (0, len(snapshot.text)) if self.range is None else snapshot.span(self.range)
-        piece = piece_of(snapshot.text, *span, prose=snapshot.is_prose, take_marks=take_marks)
+        piece = piece_of(
+            snapshot.text,
+            *span,
+            prose=snapshot.is_prose,
+            language=language_of(snapshot.language, None),
+            take_marks=take_marks,
+        )
         if piece.is_blank:
             raise InputError("there is nothing to edit here: select what is to change")
         return piece

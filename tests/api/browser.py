@@ -15,7 +15,7 @@ NAMES = ("chromium", "chromium-browser", "google-chrome")
 FLAGS = ["--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--disable-extensions"]
 DESK = (1280, 900)
 PHONE = (390, 844)
-PATIENCE = 60_000  # milliseconds: machines may be slow
+PATIENCE = 120_000  # milliseconds: machines may be slow
 
 
 def chromium() -> str | None:
@@ -28,7 +28,7 @@ def browsing() -> Iterator[Browser]:
     """Give a browser. Keep it short-lived: while it is open, its thread runs an event loop."""
     expect.set_options(timeout=PATIENCE)
     with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=chromium(), args=FLAGS)
+        browser = playwright.chromium.launch(executable_path=chromium(), args=FLAGS, timeout=PATIENCE)
         try:
             yield browser
         finally:
@@ -85,6 +85,7 @@ def tab(
 ) -> Iterator[Tab]:
     """Open the page of a service. ``options`` are those of a browser context, such as ``color_scheme``."""
     with browser.new_context(viewport={"width": size[0], "height": size[1]}, **options) as context:
+        context.set_default_timeout(PATIENCE)
         opened = Tab(context.new_page(), f"http://127.0.0.1:{port}/")
         opened.watch()
         opened.page.goto(opened.origin + path.lstrip("/"))

@@ -7,9 +7,8 @@ from collections.abc import Iterator
 import pytest
 import torch
 
-from editor_api.app import embedded_engine
-from editor_api.settings import Settings
-from lookupdec.hf import LanguageModel
+from editor_api.embedded import EmbeddedEngine
+from lookupdec.hf import LanguageModel, load
 from tests.api.fakes import FakeEngine
 from tests.api.serving import Served, embedding, serving, until
 from tests.hf.tiny import byte_tokenizer, tiny_model
@@ -50,8 +49,8 @@ def tiny_served(tiny_language_model: LanguageModel) -> Iterator[Served]:
 
 @pytest.fixture(scope="module")
 def model_served() -> Iterator[Served]:
-    """The service with the default model."""
-    engine = embedded_engine(Settings())
+    """The service with the default model. How long drafts are follows no clock."""
+    engine = EmbeddedEngine(lambda: load(measure_cost=False))
     with serving(engine) as running:
         until(lambda: engine.capacity.state != "loading")
         yield running

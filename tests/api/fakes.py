@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from copy import deepcopy
 from dataclasses import dataclass, field
+from time import monotonic
 from typing import Any
 
 from editor_api.engine import (
@@ -29,10 +30,14 @@ PASS = 3  # characters a pass of the fake engine gives; each is a token
 
 @dataclass
 class FakeJob:
-    """One recital. A ``delay`` comes before every pass, ``error`` in the place of the last."""
+    """One recital, with ``error`` in the place of its last pass.
+
+    After ``pause_after`` passes it waits until it is stopped or that is None.
+    """
 
     engine: FakeEngine
     request: Request
+    pause_after: int | None = None
     stopped: EngineError | None = None
     finished: bool = False
     passes: int = 0
@@ -56,7 +61,8 @@ class FakeJob:
         stats = Stats(prompt_tokens=prompt, cached_tokens=self.engine.cached, prefill_seconds=0.25)
         cuts = list(range(0, max(1, len(text)), PASS))
         for start in cuts:
-            await asyncio.sleep(self.engine.delay)
+            while self.passes == self.pause_after and self.stopped is None:
+                await asyncio.sleep(0.005)
             if self.stopped is not None:
                 raise self.stopped
             is_last = start == cuts[-1]
@@ -74,10 +80,10 @@ class FakeJob:
 
 @dataclass
 class FakeEngine:
-    """Recites ``answer``; a token is a character."""
+    """Recites ``answer``; a token is a character. Jobs to come have its ``pause_after``."""
 
     answer: str = "Hello, world"
-    delay: float = 0.0
+    pause_after: int | None = None
     error: Exception | None = None
     room: int = 1000
     cached: int = 0
@@ -87,7 +93,12 @@ class FakeEngine:
     dtype: str = "float32"
     chat_template: str | None = "{{ messages }}"
     fills: bool = True
+    aborted: bool = False
     jobs: list[FakeJob] = field(default_factory=list)
+
+    def clock(self, pass_seconds: float) -> Callable[[], float]:
+        """Return a ``monotonic`` on which every pass takes so long, and nobody waits for it."""
+        return lambda: monotonic() + pass_seconds * sum(job.passes for job in self.jobs)
 
     @property
     def capacity(self) -> Capacity:
@@ -129,15 +140,18 @@ class FakeEngine:
             raise EngineBusy(7)
 
     def submit(self, request: Request) -> FakeJob:
+        if self.aborted:
+            raise EngineUnavailable("the service is stopping")
         if not request.admitted:
             self.check_room()
-        self.jobs.append(FakeJob(self, request))
+        self.jobs.append(FakeJob(self, request, self.pause_after))
         return self.jobs[-1]
 
     def drain(self) -> None:
         self.state = "stopping"
 
     def abort(self) -> None:
+        self.aborted = True
         for job in self.jobs:
             job.cancel(EngineUnavailable("the service is stopping"))
 

@@ -17,9 +17,11 @@ from editor_api.embedded import EmbeddedEngine
 from editor_api.engine import Engine
 from editor_api.server import Server
 from editor_api.settings import Settings
+from editor_api.wire import KEEPALIVE
 from lookupdec.hf import LanguageModel
+from tests.api.fakes import FakeEngine
 
-PATIENCE = 60.0
+PATIENCE = 300.0  # seconds: a slow machine may compile kernels first
 
 
 @dataclass
@@ -39,9 +41,7 @@ class Served:
     ) -> tuple[bytes, bytes]:
         """Return head and body of an answer as they came, chunks joined."""
         with self.sent(body, path, headers=headers) as connection:
-            received = b"".join(iter(lambda: connection.recv(65536), b""))
-        head, _, rest = received.partition(b"\r\n\r\n")
-        return head, _dechunked(rest) if b"chunked" in head.lower() else rest
+            return _parted(b"".join(_received(connection)))
 
     @contextmanager
     def sent(
@@ -82,6 +82,18 @@ def embedding(model: LanguageModel, **settings: Any) -> Iterator[Served]:
         yield served
 
 
+def stream_kept_alive(fake: FakeEngine, request: bytes) -> bytes:
+    """Return a stream that begins with at least two keep-alives: so long the engine waits."""
+    fake.pause_after = 0
+    received = b""
+    with serving(fake, keepalive_seconds=0.05) as served, served.sent(request) as connection:
+        for part in _received(connection):
+            received += part
+            if received.count(KEEPALIVE) >= 2:
+                fake.jobs[0].pause_after = None
+    return _parted(received)[1]
+
+
 def until(condition: Callable[[], object]) -> None:
     """Wait for something to become true."""
     give_up = time.monotonic() + PATIENCE
@@ -96,10 +108,19 @@ def chat_body(content: str = "hi", **fields: Any) -> bytes:
 
 def events(body: bytes) -> list[Any]:
     """Return the events of a stream, strictly read: nothing but single data lines, the last of them [DONE]."""
-    frames = body.replace(b": keepalive\n", b"").split(b"\n\n")
+    frames = body.replace(KEEPALIVE, b"").split(b"\n\n")
     assert frames[-2:] == [b"data: [DONE]", b""]
     assert all(frame.startswith(b"data: ") and b"\n" not in frame for frame in frames[:-1])
     return [json.loads(frame.removeprefix(b"data: ")) for frame in frames[:-2]]
+
+
+def _received(connection: socket.socket) -> Iterator[bytes]:
+    return iter(lambda: connection.recv(65536), b"")
+
+
+def _parted(answer: bytes) -> tuple[bytes, bytes]:
+    head, _, rest = answer.partition(b"\r\n\r\n")
+    return head, _dechunked(rest) if b"chunked" in head.lower() else rest
 
 
 def _dechunked(data: bytes) -> bytes:

@@ -20,7 +20,7 @@ from tests.api.documented import block
 from tests.api.fakes import FakeEngine, FakeJob
 from tests.api.serving import Served, serving
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(3600)]  # where it is missing it is installed
 
 AIDER = "aider-chat==0.86.2"
 OLD = 'def greet(name):\n    print("Hello, " + name)\n\n\ngreet("you")\n'

@@ -207,3 +207,34 @@ def test_settings_reach_the_model(fake: FakeEngine, served: Served) -> None:
         settings = job.request.settings
         assert (settings["max_new_tokens"], settings["temperature"], settings["seed"]) == (500, 0.5, 9)
         assert job.request.namespace.endswith('/[null, "k"]')
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [{"response_format": {"type": "text"}}, {"response_format": None}, {"logprobs": False}, {"n": 1}],
+)
+def test_fields_that_ask_for_nothing_special_change_nothing(served: Served, fields: dict[str, Any]) -> None:
+    assert served.chat(TAGS, **fields).json()["choices"][0]["message"]["content"] == MERGED
+
+
+def test_a_schema_makes_an_ordinary_chat_of_it(fake: FakeEngine, served: Served) -> None:
+    served.chat(TAGS, response_format={"type": "json_object"})
+    assert asked(fake) == TAGS
+
+
+@pytest.mark.parametrize("path", ["/v1/chat/completions", "/v1/apply/completions"])
+@pytest.mark.parametrize("stream", [False, True])
+def test_predictions_are_counted(fake: FakeEngine, served: Served, path: str, stream: bool) -> None:
+    prediction = {"type": "content", "content": MERGED + "\x00"}
+    body: dict[str, Any] = {"messages": [{"role": "user", "content": TAGS}], "prediction": prediction}
+    if stream:
+        body |= {"stream": True, "stream_options": {"include_usage": True}}
+        usage = events(served.client.post(path, json=body).content)[-1]["usage"]
+    else:
+        usage = served.client.post(path, json=body).json()["usage"]
+    details = usage["completion_tokens_details"]
+    assert details["accepted_prediction_tokens"] == len(MERGED)
+    assert details["rejected_prediction_tokens"] == 1
+    assert usage["completion_tokens"] >= len(MERGED)
+    plain = served.chat(TAGS).json()["usage"]["completion_tokens_details"]
+    assert plain["accepted_prediction_tokens"] == plain["rejected_prediction_tokens"] == 0

@@ -13,7 +13,7 @@ import openai
 import pytest
 
 from tests.api.fakes import FakeEngine
-from tests.api.serving import Served, chat_body, serving
+from tests.api.serving import PATIENCE, Served, chat_body, serving, stream_kept_alive
 
 HERE = Path(__file__).parent
 HI: Any = [{"role": "user", "content": "hi"}]
@@ -119,7 +119,7 @@ def node_with_sdk() -> bool:
 @pytest.mark.skipif(not node_with_sdk(), reason="needs node and its package openai: npm install openai")
 def test_node_sdk(served: Served, fake: FakeEngine) -> None:
     script, base = str(HERE / "node_sdk.mjs"), f"http://127.0.0.1:{served.port}/v1"
-    done = subprocess.run(["node", script, base], capture_output=True, text=True, cwd=HERE, timeout=60)
+    done = subprocess.run(["node", script, base], capture_output=True, text=True, cwd=HERE, timeout=PATIENCE)
     assert done.returncode == 0, done.stderr
     assert json.loads(done.stdout) == {
         "whole": "Hello, world",
@@ -134,8 +134,9 @@ def test_node_sdk(served: Served, fake: FakeEngine) -> None:
 @pytest.fixture(scope="module")
 def stream() -> str:
     """A stream with keep-alives and a usage chunk, as text."""
-    with serving(FakeEngine(delay=0.15), keepalive_seconds=0.1) as served:
-        return served.raw(chat_body(stream=True, stream_options={"include_usage": True}))[1].decode()
+    return stream_kept_alive(
+        FakeEngine(), chat_body(stream=True, stream_options={"include_usage": True})
+    ).decode()
 
 
 def test_continues_parser(stream: str) -> None:

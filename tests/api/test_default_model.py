@@ -6,7 +6,7 @@ import json
 from collections.abc import Iterator
 from pathlib import Path
 from statistics import median
-from time import perf_counter
+from time import perf_counter, process_time
 from typing import Any
 
 import numpy as np
@@ -45,17 +45,19 @@ def sdk(model_served: Served) -> Iterator[openai.OpenAI]:
         yield client
 
 
-# The first test: nothing but the service's own warm-up has run before.
-def test_the_first_request_is_as_quick_as_later_ones(sdk: openai.OpenAI) -> None:
+# The first test: nothing but the service's own warm-up has run before. That all is compiled then is tested, without
+# a clock, in test_embedded.
+@pytest.mark.slow
+def test_the_first_request_costs_no_more_than_later_ones(sdk: openai.OpenAI) -> None:
     seconds = []
     for number in range(10):
-        began = perf_counter()
+        began = process_time()  # the service is in this process; what others compute does not count
         # A session of its own: nothing of the prompt has been read before.
         sdk.chat.completions.create(
             model="any", messages=ASKED, max_tokens=4, extra_body={"session": str(number)}
         )
-        seconds.append(perf_counter() - began)
-    # The slowest of the others, since a busy computer has slow moments; compiling a kernel takes seconds.
+        seconds.append(process_time() - began)
+    # The dearest of the others, since a busy computer has slow moments; compiling a kernel takes seconds.
     assert seconds[0] < 1.5 * max(seconds[1:])
 
 
@@ -131,6 +133,8 @@ def test_models_tell_the_context(sdk: openai.OpenAI) -> None:
     assert sdk.models.list().data[0].model_extra == {"context_length": 8192, "max_model_len": 8192}
 
 
+# What is read and found for whom is tested, without a clock, in test_tenants.
+@pytest.mark.slow
 def test_time_does_not_tell_what_another_tenant_has_read(model: LanguageModel, tmp_path: Path) -> None:
     file = tmp_path / "keys"
     file.write_text("alice\nbob\n")
@@ -142,8 +146,9 @@ def test_time_does_not_tell_what_another_tenant_has_read(model: LanguageModel, t
         return perf_counter() - began
 
     with embedding(model, api_keys_file=file) as served:
-        texts = [f"Chapter {number}. " + "It was a dark and stormy night. " * 80 for number in range(3)]
-        first, again, others = ([seconds(key, text) for text in texts] for key in ("alice", "alice", "bob"))
-    # Her own second question shows that a leak would be seen.
-    assert median(again) < 0.5 * median(first)
-    assert median(others) > 0.7 * median(first)
+        texts = [f"Chapter {number}. " + "It was a dark and stormy night. " * 80 for number in range(9)]
+        times = [[seconds(key, text) for key in ("alice", "alice", "bob")] for text in texts]
+    # Of pairs one after the other: a computer that is busy for a while is so for both. Her own second question shows
+    # that a leak would be seen.
+    assert median(again / first for first, again, _ in times) < 0.5
+    assert median(other / first for first, _, other in times) > 0.7

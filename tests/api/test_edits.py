@@ -223,16 +223,19 @@ def test_a_full_queue_refuses_edits_before_they_are_planned(
     assert edit(served).status_code == 503
 
 
-def test_the_parts_of_an_edit_share_its_deadline(fake: FakeEngine, served: Served) -> None:
-    fake.delay, fake.answer = 0.03, "line\n" * 2
+def test_the_parts_of_an_edit_share_its_deadline(
+    fake: FakeEngine, served: Served, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fake.answer = "line\n" * 2  # four passes
     body = {"input": "".join(f"line {number}\n" for number in range(150)), "allow_incomplete": True}
-    assert edit(served, **body, deadline=30).status_code == 200
+    monkeypatch.setattr("editor_api.work.monotonic", fake.clock(1))
+    assert edit(served, **body, deadline=300).status_code == 200
     left = [job.request.deadline for job in fake.jobs]
     assert len(left) > 1
-    assert all(later < earlier - fake.delay for earlier, later in zip(left, left[1:], strict=False))
+    assert all(later < earlier - 4 for earlier, later in zip(left, left[1:], strict=False))
     fake.jobs.clear()
-    fake.delay = 0.3
-    assert not edit(served, **body, deadline=1).json()["complete"]
+    monkeypatch.setattr("editor_api.work.monotonic", fake.clock(100))
+    assert not edit(served, **body, deadline=300).json()["complete"]
     assert len(fake.jobs) == 1
 
 
@@ -260,7 +263,7 @@ def test_a_client_that_leaves_ends_the_plan_of_its_edit(
 
 @pytest.mark.parametrize("stream", [True, False])
 def test_a_client_that_leaves_ends_its_edit(fake: FakeEngine, served: Served, stream: bool) -> None:
-    fake.delay = 0.05
+    fake.pause_after = 1
     body = b'{"input":"a\\n","instruction":"x","stream":%s}' % str(stream).lower().encode()
     with served.sent(body, "/v1/edits"):
         until(lambda: fake.jobs)
@@ -269,12 +272,12 @@ def test_a_client_that_leaves_ends_its_edit(fake: FakeEngine, served: Served, st
 
 
 def test_a_newer_edit_of_a_session_replaces_the_older_one(fake: FakeEngine, served: Served) -> None:
-    fake.delay = 0.1
+    fake.pause_after = 1
     answers: list[httpx2.Response] = []
     older = threading.Thread(target=lambda: answers.append(edit(served, session="s")))
     older.start()
     until(lambda: fake.jobs)
-    fake.delay = 0.0
+    fake.pause_after = None
     assert edit(served, session="s").status_code == 200
     older.join()
     assert answers[0].status_code == 409

@@ -10,6 +10,9 @@ from typing import Any
 
 import pytest
 
+from editor_api.auth import ApiKeys
+from editor_api.errors import ApiError
+from editor_api.settings import Settings
 from tests.api.fakes import FakeEngine
 from tests.api.serving import Served, chat_body, serving, until
 
@@ -108,6 +111,48 @@ def test_a_body_of_another_kind_is_told(lasting: Served, kind: str | None) -> No
     answer = lasting.client.post("/v1/chat/completions", content=chat_body(), headers=headers)
     assert answer.status_code == 422
     assert "application/json" in answer.json()["error"]["message"]
+
+
+@pytest.mark.parametrize("path", ["/v1/chat/completions", "/v1/edits", "/tokenize", "/infill"])
+def test_a_body_that_is_empty_is_told(lasting: Served, path: str) -> None:
+    head, answer = lasting.raw(b"", path)
+    assert head.startswith(b"HTTP/1.1 400")
+    assert json.loads(answer)["error"]["message"].startswith("the body is empty: send a JSON object")
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "allowed"),
+    [
+        ("GET", "/v1/chat/completions", {"POST"}),
+        ("DELETE", "/v1/models", {"GET", "HEAD"}),
+        ("POST", "/v1/models/fake", {"GET", "HEAD"}),
+        ("POST", "/health", {"GET", "HEAD"}),
+        ("POST", "/", {"GET", "HEAD"}),
+        ("PUT", "/infill", {"POST"}),
+        ("POST", "/static/app.js", {"GET", "HEAD"}),
+        ("POST", "/openapi.json", {"GET", "HEAD"}),
+    ],
+)
+def test_a_wrong_method_is_told_with_the_right_ones(
+    lasting: Served, method: str, path: str, allowed: set[str]
+) -> None:
+    answer = lasting.client.request(method, path)
+    assert answer.status_code == 405
+    assert set(answer.headers["allow"].split(", ")) == allowed
+    assert answer.json()["error"]["code"] == "method_not_allowed"
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        *("/", "/health", "/v1/health", "/ready", "/docs", "/openapi.json", "/metrics", "/props"),
+        *("/v1/models", "/v1/models/fake", "/static/app.js"),
+    ],
+)
+def test_what_answers_get_answers_head(lasting: Served, path: str) -> None:
+    whole, head = lasting.client.get(path), lasting.client.head(path)
+    assert (head.status_code, head.content) == (200, b"")
+    assert head.headers["content-type"] == whole.headers["content-type"]
 
 
 def test_unknown_routes_and_methods(lasting: Served) -> None:
@@ -209,6 +254,32 @@ def test_what_needs_no_key(keyed: Served) -> None:
         assert keyed.client.get(path).status_code == 401
 
 
+@pytest.mark.parametrize(
+    ("written", "key"),
+    [
+        (b"\xef\xbb\xbfsecret\n", "secret"),
+        (b"secret  # laptop\n", "secret"),
+        (b"secret\t# laptop\r\n", "secret"),
+        (b"  # comment\n\nse#cret\r\n", "se#cret"),
+    ],
+)
+def test_keys_are_read_from_files_of_every_editor(tmp_path: Path, written: bytes, key: str) -> None:
+    file = tmp_path / "keys"
+    file.write_bytes(written)
+    assert ApiKeys.read(file).tenant({"authorization": f"Bearer {key}"})
+    with pytest.raises(ApiError):
+        ApiKeys.read(file).tenant({"authorization": "Bearer # comment"})
+
+
+@pytest.mark.parametrize("written", ["clé\n", "a\n“b”\n", "a\tb\n", "a\x00\n"])
+def test_keys_that_no_header_holds_are_refused_at_the_start(tmp_path: Path, written: str) -> None:
+    file = tmp_path / "keys"
+    file.write_text(written)
+    with pytest.raises(ValueError, match="^line . of the key file .* ASCII") as raised:
+        ApiKeys.read(file)
+    assert "\n" not in str(raised.value)
+
+
 def test_keys_tell_tenants_apart(keyed: Served, fake: FakeEngine) -> None:
     for key in ("first-key", "second-key", "first-key"):
         keyed.client.headers["authorization"] = f"Bearer {key}"
@@ -243,6 +314,49 @@ def test_pages_from_elsewhere_may_not(lasting: Served, origin: str) -> None:
     assert answer.status_code == 403
     assert "access-control-allow-origin" not in answer.headers
     assert answer.json()["error"]["code"] == "origin_not_allowed"
+
+
+@pytest.mark.parametrize(
+    ("allowed", "origin"),
+    [
+        ("*", "https://a.example"),
+        ("*", "null"),
+        ("https://a.example", "https://a.example"),
+        ("https://A.example/", "https://a.example"),
+        ("https://a.example:443", "https://a.example"),
+        ("http://a.example:8080/", "http://a.example:8080"),
+        ("https://[2001:DB8::1]:8443", "https://[2001:db8::1]:8443"),
+        ("chrome-extension://abcdef", "chrome-extension://abcdef"),
+        ("null", "null"),
+    ],
+)
+def test_pages_of_allowed_origins_may_call(fake: FakeEngine, allowed: str, origin: str) -> None:
+    preflight = {"origin": origin, "access-control-request-method": "POST"}
+    with serving(fake, cors_origins=[allowed]) as served:
+        path = "/v1/chat/completions"
+        assert served.client.options(path, headers=preflight).status_code == 200
+        headers = {"origin": origin, "content-type": "application/json"}
+        answer = served.client.post(path, content=chat_body(), headers=headers)
+        assert answer.status_code == 200
+        assert answer.headers["access-control-allow-origin"] == ("*" if allowed == "*" else origin)
+
+
+@pytest.mark.parametrize(
+    "written", ["a.example", "https://a.example/path", "https://*.example", "", "https://ä.example"]
+)
+def test_what_is_no_origin_is_refused_at_the_start(written: str) -> None:
+    with pytest.raises(ValueError, match="is no web origin"):
+        Settings(cors_origins=[written])
+
+
+def test_errors_that_nobody_foresaw_can_be_read_by_pages() -> None:
+    with serving(FakeEngine(answer="x", error=RuntimeError("secret"))) as served:
+        headers = {"origin": "http://localhost:1", "content-type": "application/json"}
+        answer = served.client.post("/v1/chat/completions", content=chat_body(), headers=headers)
+        assert answer.status_code == 500
+        assert answer.headers["access-control-allow-origin"] == "http://localhost:1"
+        assert answer.headers["x-request-id"]
+        assert "x-request-id" in answer.headers["access-control-expose-headers"]
 
 
 def test_errors_can_be_read_by_pages(keyed: Served) -> None:

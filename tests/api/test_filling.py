@@ -99,8 +99,11 @@ def test_an_answer_ends_before_a_line_that_is_indented_less(
     assert "".join(told) == expected
 
 
-def test_an_answer_ends_in_time_once_it_has_a_line(fake: FakeEngine, served: Served) -> None:
-    fake.answer, fake.delay = "one\ntwo" * 40, 0.02
+def test_an_answer_ends_in_time_once_it_has_a_line(
+    fake: FakeEngine, served: Served, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("editor_api.filling.monotonic", fake.clock(0.02))
+    fake.answer = "one\ntwo" * 40
     answer = infill(served, t_max_predict_ms=100)
     assert 4 < len(answer["content"]) < 200
     assert (answer["stop_type"], answer["timings"]["predicted_n"]) == ("limit", len(answer["content"]))

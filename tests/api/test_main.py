@@ -9,7 +9,6 @@ import socket
 import subprocess
 import sys
 import threading
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import IO, Any
@@ -21,7 +20,7 @@ from pydantic_settings import CliApp
 from editor_api.__main__ import main
 from editor_api.settings import Settings
 from tests.api.conftest import TINY
-from tests.api.serving import PATIENCE, chat_body, events
+from tests.api.serving import PATIENCE, chat_body, events, until
 from tests.hf.tiny import byte_tokenizer, tiny_model
 
 ROOT = Path(__file__).parents[2]
@@ -116,6 +115,11 @@ class Process:
         return self._stderr.read()
 
 
+def is_listening(address: dict[str, Any]) -> bool:
+    with socket.socket() as connection:
+        return connection.connect_ex((address["host"], address["port"])) == 0
+
+
 @pytest.fixture
 def tiny_folder(tmp_path: Path) -> str:
     tiny_model("llama", 3, **TINY | {"max_position_embeddings": 32768}).save_pretrained(tmp_path)
@@ -134,7 +138,7 @@ def started(tiny_folder: str, request: pytest.FixtureRequest) -> Iterator[Proces
 
 @pytest.mark.parametrize(
     ("started", "signals"),
-    [("0.5", [signal.SIGTERM]), ("60", [signal.SIGINT, signal.SIGINT])],
+    [("0.5", [signal.SIGTERM]), ("3600", [signal.SIGINT, signal.SIGINT])],
     indirect=["started"],
     ids=["drained", "twice"],
 )
@@ -164,9 +168,9 @@ def test_a_service_that_is_told_to_end_lets_no_stream_end_without_a_word(
         running.acquire()
     for told in signals:
         started.process.send_signal(told)
-        time.sleep(0.2)
+        until(lambda: not is_listening(address))  # two at once may come as one
     for thread in threads:
-        thread.join()
+        thread.join(PATIENCE)
     assert [events(body)[-1]["error"]["code"] for body in bodies] == ["unavailable"] * 3
     log = started.rest()
     assert started.process.wait(PATIENCE) == 0

@@ -17,11 +17,9 @@ pytest.importorskip("playwright", reason="the page's tests need playwright: pip 
 pytest.importorskip("axe_playwright_python", reason="the page's tests need axe: pip install -e '.[dev]'")
 
 from axe_playwright_python.sync_playwright import Axe
-from playwright.sync_api import Browser, expect
+from playwright.sync_api import Browser, Request, expect
 
-from editor_api.app import embedded_engine
-from editor_api.settings import Settings
-from tests.api.browser import PHONE, Tab, browsing, chromium, tab
+from tests.api.browser import PATIENCE, PHONE, Tab, browsing, chromium, tab
 from tests.api.fakes import PASS, SECONDS, FakeEngine
 from tests.api.serving import Served, serving, until
 
@@ -39,13 +37,12 @@ CHANGED = (
 ).replace("byName []", "byTitle []")
 TEXT = "one\ntwo\nthree\nfour\nfive\nsix\nseven\neight\nnine\n"
 NEW = TEXT.replace("two", "2").replace("eight", "8")
-SLOW = 0.02  # seconds a pass of the reciting engine takes, so that there is time to stop it
 DYING = """
 import sys
 from tests.api.fakes import FakeEngine
 from tests.api.serving import serving
 
-with serving(FakeEngine(answer="abc" * 2000, delay=0.02)) as served:
+with serving(FakeEngine(answer="abc" * 2, pause_after=1)) as served:
     print(served.port, flush=True)
     sys.stdin.read()
 """
@@ -114,7 +111,7 @@ def test_an_example_runs_and_every_token_shows_where_it_came_from(here: Tab, fak
 
 def test_a_run_is_stopped_half_way_and_run_again(here: Tab, fake: FakeEngine) -> None:
     here.load_example("go ")
-    fake.delay = SLOW
+    fake.pause_after = 4
     here.button("Run").click()
     expect(here.by("answer")).not_to_be_empty()
     here.button("Stop").click()
@@ -125,7 +122,7 @@ def test_a_run_is_stopped_half_way_and_run_again(here: Tab, fake: FakeEngine) ->
     assert 0 < len(shown) < len(CHANGED)
     assert CHANGED.startswith(shown)
     expect(here.by("review")).to_be_hidden()
-    fake.delay = 0.0
+    fake.pause_after = None
     here.button("Run").click()
     is_done(here)
     assert here.by("answer").text_content() == CHANGED
@@ -151,13 +148,13 @@ def test_changes_are_accepted_and_rejected_one_by_one(here: Tab, fake: FakeEngin
 
 def test_everything_works_by_keyboard(here: Tab, fake: FakeEngine) -> None:
     write(here, fake)
-    fake.delay = SLOW
+    fake.pause_after = 4
     press = here.page.keyboard.press
     here.by("instruction").press("Control+Enter")
     expect(here.by("answer")).not_to_be_empty()
     press("Escape")
     expect(here.by("status")).to_have_text("Stopped.")
-    fake.delay = 0.0
+    fake.pause_after = None
     press("Tab")
     press("Enter")  # on Run
     is_done(here)
@@ -371,11 +368,11 @@ def test_it_can_be_read_by_screen_readers_and_has_contrast(
 def test_nothing_moves_where_less_motion_is_wanted(
     browser: Browser, fake: FakeEngine, served: Served
 ) -> None:
-    fake.delay = SLOW
+    fake.pause_after = 4
     moving = "document.getAnimations().filter(one => one.effect.getTiming().iterations === Infinity).length"
     for motion, count in (("no-preference", 1), ("reduce", 0)):
         with tab(browser, served.port, reduced_motion=motion) as opened:
-            write(opened, fake, answer=NEW * 20)
+            write(opened, fake)
             opened.button("Run").click()
             expect(opened.by("status")).to_contain_text("Running")
             assert opened.page.evaluate(moving) == count
@@ -395,14 +392,86 @@ def test_the_description_of_the_endpoints_needs_no_other_server(browser: Browser
 
 
 @pytest.mark.model
-def test_the_page_with_the_default_model(browser: Browser) -> None:
-    engine = embedded_engine(Settings())
-    with serving(engine) as served, tab(browser, served.port) as opened:
-        until(lambda: engine.capacity.state != "loading")
+def test_the_page_with_the_default_model(browser: Browser, model_served: Served) -> None:
+    with tab(browser, model_served.port) as opened:
         opened.load_example("toml Update deny.toml")
         opened.page.get_by_text("Settings").click()
         opened.page.get_by_label("Longest answer").fill("40")
         opened.button("Run").click()
-        is_done(opened)
+        expect(opened.by("status")).to_contain_text("Done:", timeout=4 * PATIENCE)
         assert opened.by("answer").locator(".from-file").count() > 0
         assert opened.problems == []
+
+
+def test_what_is_typed_while_the_answer_comes_is_kept(here: Tab, fake: FakeEngine) -> None:
+    write(here, fake)
+    fake.pause_after = 1
+    here.button("Run").click()
+    expect(here.by("answer")).not_to_be_empty()
+    box = here.by("editor").locator(".cm-content")
+    box.press("Control+End")
+    here.page.keyboard.type("ten")
+    # In the middle of a line that the answer changes, too.
+    here.by("editor").get_by_text("two", exact=True).click()
+    box.press("End")
+    here.page.keyboard.type(" typed")
+    assert not fake.jobs[0].finished
+    fake.jobs[0].pause_after = None
+    is_done(here)
+    expect(here.by("review-state")).to_contain_text("of 2")
+    here.button("Accept all").click()
+    assert here.text() == NEW.replace("2\n", "2 typed\n") + "ten"
+
+
+def test_a_key_that_no_header_holds_is_refused_in_the_dialog(
+    browser: Browser, fake: FakeEngine, tmp_path: Path
+) -> None:
+    keys = tmp_path / "keys"
+    keys.write_text("right\n")
+    with serving(fake, api_keys_file=keys) as served, tab(browser, served.port) as opened:
+        dialog = opened.page.get_by_role("dialog", name="This server needs a key")
+        for wrong in ("“right”", "clé"):
+            dialog.get_by_label("Key").fill(wrong)
+            opened.page.keyboard.press("Enter")
+            expect(dialog).to_contain_text("A key has no such characters")
+        opened.page.reload()
+        expect(dialog).to_be_visible()
+        dialog.get_by_label("Key").fill("right")
+        opened.page.keyboard.press("Enter")
+        expect(opened.by("status")).to_have_text("Ready: fake")
+
+
+def test_the_key_goes_to_what_needs_one_alone(browser: Browser, fake: FakeEngine, tmp_path: Path) -> None:
+    keys = tmp_path / "keys"
+    keys.write_text("right\n")
+    with serving(fake, api_keys_file=keys) as served, tab(browser, served.port) as opened:
+        opened.by("key").fill("right")
+        opened.page.keyboard.press("Enter")
+        expect(opened.by("status")).to_have_text("Ready: fake")
+        sent: dict[str, bool] = {}
+
+        def note(request: Request) -> None:
+            sent[request.url.removeprefix(opened.origin)] = "authorization" in request.headers
+
+        opened.page.on("request", note)
+        opened.page.reload()
+        expect(opened.by("status")).to_have_text("Ready: fake")
+        assert {path for path, has_key in sent.items() if has_key} == {"v1/models"}
+        assert {"health", "static/examples.json"} <= set(sent)
+
+
+def test_the_key_dialog_has_the_keyboard(browser: Browser, fake: FakeEngine, tmp_path: Path) -> None:
+    keys = tmp_path / "keys"
+    keys.write_text("right\n")
+    with serving(fake, api_keys_file=keys) as served, tab(browser, served.port) as opened:
+        expect(opened.by("key")).to_be_focused()
+        expect(opened.by("examples").locator("button").first).to_be_visible()
+        opened.page.evaluate("document.querySelector('#examples button').click()")  # behind the dialog
+        opened.by("key").fill("right")
+        opened.page.keyboard.press("Control+Enter")
+        if opened.by("key").is_visible():
+            expect(opened.by("key")).to_have_value("right")
+            opened.page.keyboard.press("Enter")
+        expect(opened.by("status")).to_have_text("Ready: fake")
+        expect(opened.by("model").locator("option")).to_have_count(2)
+        assert not fake.jobs

@@ -22,7 +22,7 @@ SCHEMAS = (
 )
 DOORS = {
     "lookupdec",
-    *(f"lookupdec.{name}" for name in ("edit", "errors", "hf", "installed", "limits", "stats")),
+    *(f"lookupdec.{name}" for name in ("edit", "errors", "hf", "installed", "limits", "phrases", "stats")),
 }
 
 

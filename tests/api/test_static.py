@@ -111,6 +111,7 @@ def test_the_examples_are_those_of_the_data_sets() -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(1800)
 @pytest.mark.skipif(shutil.which("npm") is None, reason="building what is vendored needs npm")
 def test_vendored_files_are_what_their_script_builds(tmp_path: Path) -> None:
     shutil.copytree(WEB, tmp_path / "web", ignore=shutil.ignore_patterns("node_modules"))

@@ -101,13 +101,11 @@ def test_a_session_is_replaced_by_its_own_tenant_alone() -> None:
     engine = FakeEngine()
     sessions, metrics = Sessions(), Metrics(engine)
     alices, bobs, newer = (Work(engine, metrics, arrived=0.0) for _ in range(3))
-    with (
-        sessions.newest("alice", "s", alices),
-        sessions.newest("bob", "s", bobs),
-        sessions.newest("alice", None, newer),
-    ):
-        assert not alices.is_stopped
-        with sessions.newest("alice", "s", newer):
-            assert alices.is_stopped
-            assert not bobs.is_stopped
-            assert not newer.is_stopped
+    sessions.begin("alice", "s", alices)
+    sessions.begin("bob", "s", bobs)
+    sessions.begin("alice", None, newer)
+    assert not alices.is_stopped
+    sessions.begin("alice", "s", newer)
+    assert alices.is_stopped
+    assert not bobs.is_stopped
+    assert not newer.is_stopped

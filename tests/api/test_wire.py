@@ -3,12 +3,18 @@
 from __future__ import annotations
 
 import json
-import time
+import re
+from typing import Any
 
 import pytest
+from pydantic import BaseModel
 
+from editor_api.apply_schemas import ApplyRequest
+from editor_api.infill_schemas import FimRequest, InfillRequest
+from editor_api.llama_schemas import TokenizeRequest
+from editor_api.schemas import ChatRequest, CompletionRequest, EditRequest
 from tests.api.fakes import FakeEngine
-from tests.api.serving import Served, chat_body, events, serving
+from tests.api.serving import Served, chat_body, events, stream_kept_alive
 
 
 def test_a_stream_has_the_headers_that_proxies_and_parsers_need(served: Served) -> None:
@@ -60,10 +66,8 @@ def test_legacy_completions_stream_text(served: Served) -> None:
 
 
 def test_keep_alives_are_comments_that_end_no_event(fake: FakeEngine) -> None:
-    fake.delay = 0.25
-    with serving(fake, keepalive_seconds=0.1) as served:
-        _, body = served.raw(chat_body(stream=True))
-    assert body.startswith(b": keepalive\n: keepalive\ndata: ")
+    body = stream_kept_alive(fake, chat_body(stream=True))
+    assert re.match(rb"(: keepalive\n){2,}data: ", body)
     assert b": keepalive\n\n" not in body
     assert len(events(body)) == 6
 
@@ -109,14 +113,15 @@ def test_an_empty_answer_is_a_string(fake: FakeEngine, served: Served) -> None:
     assert served.chat().json()["choices"][0]["message"]["content"] == ""
 
 
-@pytest.mark.parametrize("path", ["/chat/completions", "/chat/completions/", "/v1/chat/completions/"])
+@pytest.mark.parametrize(
+    "path",
+    [
+        *("/chat/completions", "/chat/completions/", "/v1/chat/completions/"),
+        *("//v1/chat/completions", "/v1//chat/completions", "//chat//completions//"),
+    ],
+)
 def test_paths_with_and_without_version_and_slash(served: Served, path: str) -> None:
-    assert (
-        served.client.post(
-            path, content=chat_body(), headers={"content-type": "application/json"}
-        ).status_code
-        == 200
-    )
+    assert served.raw(chat_body(), path)[0].startswith(b"HTTP/1.1 200")
 
 
 def test_a_model_is_found_with_and_without_version(served: Served) -> None:
@@ -160,9 +165,53 @@ def test_a_warm_up_costs_one_token(fake: FakeEngine, served: Served) -> None:
 
 
 def test_text_comes_as_it_is_made(fake: FakeEngine, served: Served) -> None:
-    fake.delay = 0.3
-    began = time.monotonic()
+    fake.pause_after = 1
     with served.sent(chat_body(stream=True)) as connection:
         while b"Hel" not in connection.recv(4096):
             pass
-        assert time.monotonic() - began < 1.0
+        assert fake.jobs[0].passes == 1
+
+
+OPTIONAL: dict[tuple[str, type[BaseModel]], dict[str, Any]] = {
+    ("/v1/chat/completions", ChatRequest): {"messages": [{"role": "user", "content": "a"}]},
+    ("/v1/completions", CompletionRequest): {"prompt": "a"},
+    ("/v1/edits", EditRequest): {"input": "a\n", "instruction": "b"},
+    ("/v1/code/apply", ApplyRequest): {"initial_code": "a\n", "edit_snippet": "b"},
+    ("/v1/fim/completions", FimRequest): {"prompt": "a"},
+    ("/infill", InfillRequest): {},
+    ("/tokenize", TokenizeRequest): {"content": "a"},
+}
+
+
+@pytest.mark.parametrize(("path", "schema"), OPTIONAL)
+def test_null_is_as_good_as_nothing(served: Served, path: str, schema: type[BaseModel]) -> None:
+    body = dict(OPTIONAL[path, schema])
+    for name, field in schema.model_fields.items():
+        if not field.is_required():
+            body.setdefault(field.alias or name, None)
+    assert served.client.post(path, json=body).status_code == 200
+
+
+def test_null_is_as_good_as_nothing_further_down(served: Served) -> None:
+    content = [{"type": None, "text": "a"}]
+    for options in ({"include_usage": None}, {}, None):
+        answer = served.chat(content, stream=True, stream_options=options)
+        assert all("usage" not in chunk for chunk in events(answer.content))
+    edit = {"input": "a\n", "instruction": "b", "stream_options": {"include_sources": None}}
+    assert served.client.post("/v1/edits", json=edit).status_code == 200
+
+
+def test_null_is_no_value_for_what_is_needed(served: Served) -> None:
+    answer = served.client.post("/v1/edits", json={"input": None, "instruction": "b"})
+    assert (answer.status_code, answer.json()["error"]["param"]) == (422, "input")
+
+
+@pytest.mark.parametrize("tools", [{}, [], "x", [{"type": "function"}], None])
+def test_tools_are_let_pass_whatever_they_are(served: Served, tools: object) -> None:
+    assert served.chat(tools=tools).status_code == 200
+
+
+def test_false_asks_for_no_logprobs(fake: FakeEngine, served: Served) -> None:
+    answer = served.client.post("/v1/completions", json={"prompt": "a", "logprobs": False})
+    assert answer.json()["choices"][0]["logprobs"] is None
+    assert fake.jobs[0].request.settings["logprobs"] is None

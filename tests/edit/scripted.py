@@ -37,6 +37,7 @@ class ScriptedEngine:
     interrupt_after: int | None = None
     name: str = "scripted"
     dtype: str = "float32"
+    arithmetic: str = "fast"
     prompts: list[str] = field(default_factory=list)
     references: list[str] = field(default_factory=list)
     other_forms: list[list[str]] = field(default_factory=list)

@@ -1,7 +1,11 @@
+import json
+from pathlib import Path
+
 import pytest
 
 from lookupdec.edit.answers import end_of_answer, read_answer
-from lookupdec.edit.placeholders import is_marker, is_placeholder
+from lookupdec.edit.languages import language_of
+from lookupdec.edit.placeholders import is_marker, placeholder_in
 
 CODE = "def f():\n    return 1\n\n\ndef g():\n    return 2\n"
 README = "# Title\n\n```js\nrun()\n```\n\nThen:\n\n```bash\nls\n```\n"
@@ -120,6 +124,55 @@ def test_the_first_line_after_thinking_keeps_its_indentation():
     assert text_of("<think>hm</think> x = 2\n", "x = 1\n") == "x = 2\n"
 
 
+@pytest.mark.parametrize(
+    ("opening", "closing"),
+    [
+        *((f"<{name}>", f"</{name}>") for name in ("think", "Think", "thinking", "thought", "reasoning")),
+        ("<seed:think>", "</seed:think>"),
+        ("[THINK]", "[/THINK]"),
+        ("<THINK>", "</think>"),
+    ],
+)
+def test_thinking_is_dropped_whatever_its_tags_and_however_often(opening, closing):
+    once = f"{opening}\nShould it be 2?\n{closing}\n"
+    for raw in (
+        once + CODE,
+        f"{once}\n{once}{CODE}",
+        f"{opening}yes{closing}{CODE}",
+        f"yes.{closing}\n{CODE}",
+    ):
+        assert text_of(raw, CODE) == CODE
+    assert not read_answer(f"{once}{opening}\nhm", CODE).complete
+
+
+def test_thinking_is_dropped_where_the_text_speaks_of_it():
+    original = "TAG = '<think>'\nEND = '</think>'\n"
+    new = original + "x = 1\n"
+    for thoughts in ("<think>\nhm\n</think>\n\n", "hm\n</think>\n", "I should do it.</think>"):
+        assert text_of(thoughts + new, original) == new
+    assert text_of(new, original) == new
+
+
+def test_a_text_that_begins_with_thinking_keeps_it():
+    original = "<think>\na\n</think>\nb\n"
+    new = original.replace("a", "A")
+    assert text_of(new, original) == new
+    assert text_of(f"<think>\nhm\n</think>\n{new}", original) == new
+    assert text_of("x\n", "<think>\nx\n") == "x\n"
+    assert text_of("<think>\n", "x\n<think>\n") == "<think>\n"
+
+
+@pytest.mark.parametrize("line", ["END = '</think>'", "# ends at </think> or at </thinking>, see below"])
+def test_a_new_line_that_speaks_of_thinking_is_text(line):
+    assert text_of(f"{CODE}{line}\n", CODE) == f"{CODE}{line}\n"
+
+
+def test_what_may_be_thinking_or_text_is_in_doubt():
+    answer = read_answer(f"def f():\n</think>\n{CODE}", CODE)
+    assert not answer.complete
+    assert "thinking" in answer.warnings[0]
+
+
 def test_an_answer_that_never_stopped_thinking_is_not_complete():
     assert not read_answer("<think>\nhm", CODE).complete
 
@@ -218,6 +271,34 @@ PLACEHOLDERS = [
     "rem rest of the code unchanged",
     "//...",
     "...rest of text...",
+    "// ... rest of the component",
+    "# ... rest of the settings ...",
+    "# ... rest of the tests ...",
+    "# ... existing helpers ...",
+    "// ...existing styles...",
+    "// ... other props",
+    "# (rest of script unchanged)",
+    "# ... (rest of the tests remain unchanged)",
+    "{/* ... existing JSX ... */}",
+    "// ... 45 more lines ...",
+    "// lines 20-80 unchanged",
+    "> ...",
+    "> [The rest of the document remains unchanged]",
+    "- ... (other items unchanged)",
+    "  1. ...",
+    "dnl rest of file unchanged",
+    "pass  # rest of the method unchanged",
+    "function foo() { /* ... existing code ... */ }",
+    "    return x  // ... rest unchanged",
+    "# ... (existing fields)",
+    "# the rest of the settings are unchanged",
+    "// All other settings remain the same",
+    "// The rest of the code would go here",
+    "-- ... the rest of the query stays the same ...",
+    "REM rest of the script unchanged",
+    "\u22ee rest of code",
+    "[unchanged]",
+    "{ ... }",
 ]
 
 CONTENT = [
@@ -247,17 +328,45 @@ CONTENT = [
     "// unchanged since version 2",
     "code",
     "rest of the code unchanged",
+    "# ... and so on",
+    "// the rest of the arguments are optional",
+    "# ... the rest of the arguments are optional",
+    "// ...other keys are ignored",
+    "# Check the existing users...",
+    "# Restore previous state...",
+    "// Process the remaining items ...",
+    "    {...rest}",
+    "...rest,",
+    "  ...existing,",
+    "  ...original, name,",
+    "...existing.items,",
+    "[...other, ...rest]",
+    '"remaining",',
+    "'unchanged'",
+    "timeout: 30  # unchanged",
+    "value: 3  # same as above",
+    "x = f(...)  # ... and so on",
+    "- [Other](other.md)",
+    "- [existing docs](docs.md)",
+    "* Existing users are kept",
+    ">>> f(x)",
+    "... other = 1",
+    "http://example.com/rest of the code",
+    "# Unchanged in 2.0",
+    "| ... | ... |",
+    "catch (e) { /* ... */ }",
+    "# Remaining arguments are forwarded, unchanged, to the rest",
 ]
 
 
 @pytest.mark.parametrize("line", PLACEHOLDERS)
 def test_a_placeholder_is_seen_in_any_comment_style(line):
-    assert is_placeholder(line)
+    assert placeholder_in(line) is not None
 
 
 @pytest.mark.parametrize("line", CONTENT)
 def test_what_says_more_is_content(line):
-    assert not is_placeholder(line)
+    assert placeholder_in(line) is None
 
 
 @pytest.mark.parametrize(
@@ -297,6 +406,16 @@ def test_a_placeholder_makes_the_answer_incomplete_unless_the_original_had_it():
     assert not answer.complete
     assert "left text out" in answer.warnings[0]
     assert read_answer(raw, raw.replace("3", "1")).complete
+
+
+def test_a_placeholder_of_the_original_allows_no_second_one():
+    original = f"// ...\n{CODE}# rest of the method unchanged\n"
+    assert read_answer(original.replace("1", "2"), original).complete
+    assert read_answer(original.replace("# rest", "    pass  # rest"), original).complete
+    assert not read_answer("// ...\ndef f():\n    // ...\n", original).complete
+    assert read_answer("# ...\ndef f():\n", original).complete
+    # An example more, where nothing has gone:
+    assert read_answer(f"{original}\ndef h():\n    # ...\n", original).complete
 
 
 def test_a_much_shorter_text_is_pointed_out():
@@ -360,8 +479,72 @@ def test_talk_and_code_blocks_are_never_written_into_source_code(raw):
     answer = read_answer(raw, original, language="python")
     assert not answer.complete
     assert "code blocks" in answer.warnings[0]
+    # Nor into anything else that has no code blocks.
+    for path in (
+        "a.yaml",
+        "a.yml",
+        "a.json",
+        "a.toml",
+        "a.ini",
+        "a.html",
+        "a.css",
+        "a.sql",
+        "a.xml",
+        "Makefile",
+    ):
+        assert not read_answer(raw, original, language=language_of(None, path)).complete
     # Nobody says what it is: it may be meant.
     answer = read_answer(raw, original)
     assert answer.complete
     assert "code blocks" in answer.warnings[0]
     assert read_answer(raw, original, language="markdown").warnings == ()
+
+
+@pytest.mark.parametrize("language", [None, "python", "yaml", "markdown"])
+def test_a_fence_that_closes_nothing_is_left_out(language):
+    answer = read_answer(CODE + "```\n", CODE, language=language)
+    assert (answer.text, answer.complete, len(answer.warnings)) == (CODE, True, 1)
+    assert text_of(README.replace("Then", "So") + "```\n", README) == README.replace("Then", "So")
+    assert not read_answer(CODE.replace("\n\n\n", "\n```\n"), CODE, language=language).complete
+    assert not read_answer(
+        README.replace("ls\n```\n", "```bash\nls\n```\n"), README, language=language
+    ).complete
+
+
+def test_a_text_with_a_lone_fence_keeps_it():
+    original = "a\n```\nb\n"
+    assert text_of("a\n```\nB\n```py\nc\n```\n", original) == "a\n```\nB\n```py\nc\n```\n"
+    assert text_of("```\na\n", "```\na\n```\n") == "```\na\n"
+
+
+def test_an_answer_may_have_other_line_endings():
+    crlf = CODE.replace("\n", "\r\n")
+    assert text_of(f"```python\r\n{crlf}```\r\n", CODE) == CODE
+
+
+ASKED = ["Copy the text above, line by line, with this change: x", "Two lines say:\nthis"]
+
+
+@pytest.mark.parametrize(
+    "raw", [f"{ASKED[0]}\n\n{CODE}", f"{CODE}\n{ASKED[0]}\n", f"{ASKED[0]}\n{CODE}{ASKED[0]}"]
+)
+def test_the_prompt_around_the_text_is_left_out(raw):
+    answer = read_answer(raw, CODE, asked=ASKED)
+    assert (answer.text, answer.complete) == (CODE, True)
+    assert "left out" in answer.warnings[0]
+    own = f"{ASKED[0]}\n{CODE}"
+    assert read_answer(own.replace("1", "2"), own, asked=ASKED).text == own.replace("1", "2")
+
+
+@pytest.mark.parametrize("raw", [f"a\n{ASKED[0]}\nb\n", "Two lines say:\nthis\nb\n", f"{ASKED[0]}\n"])
+def test_the_prompt_within_the_text_casts_doubt(raw):
+    assert not read_answer(raw, CODE, asked=ASKED).complete
+
+
+def test_what_people_wrote_is_taken_at_its_word():
+    edits = Path(__file__).parents[2] / "datasets" / "edits.jsonl"
+    for line in edits.read_text("utf-8").split("\n")[:-1]:
+        edit = json.loads(line)
+        if edit["task"] != "summarize":
+            answer = read_answer(edit["output"], edit["input"], language=language_of(edit["lang"], None))
+            assert (answer.text, answer.complete) == (edit["output"], True), edit["id"]

@@ -6,8 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lookupdec.edit.diff import TextEdit, apply_edits, text_edits, unified_diff
+from lookupdec.edit.diff import TextEdit, apply_edits, encoded_diff, text_edits, unified_diff
 from lookupdec.edit.positions import Position
+from lookupdec.edit.textio import Document
 from lookupdec.errors import InputError
 
 TEXTS = st.text(st.sampled_from("ab\n\n\r é\U0001f600\u2028\f"), max_size=30)
@@ -109,3 +110,52 @@ def test_patch_takes_every_diff(tmp_path_factory, old, new):
     subprocess.run(["patch", "-s", "-p1"], cwd=folder, input=diff.encode(), check=True)
     path = folder / "text"
     assert (path.read_text() if path.exists() else "") == new
+
+
+NAMES = [
+    "a.txt",
+    "my file.txt",
+    "tab\tname",
+    "line\nname",
+    'q"uote',
+    "back\\slash",
+    "\u00e9t\u00e9",
+    "b\udce9yte",
+    "\x7f",
+]
+
+
+@pytest.mark.skipif(shutil.which("git") is None, reason="needs git")
+@pytest.mark.parametrize("program", [["git", "apply", "-"], ["patch", "-s", "-p1"]])
+@pytest.mark.parametrize("name", NAMES)
+def test_names_are_written_as_git_and_patch_read_them(tmp_path, name, program):
+    if shutil.which(program[0]) is None:
+        pytest.skip(f"needs {program[0]}")
+    (tmp_path / name).write_text("a\nb\n")
+    diff = unified_diff("a\nb\n", "a\nB\n", name)
+    subprocess.run(program, cwd=tmp_path, input=diff.encode(), check=True)
+    assert (tmp_path / name).read_text() == "a\nB\n"
+
+
+@pytest.mark.skipif(shutil.which("git") is None, reason="needs git")
+@pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig", "latin-1", "cp1252", "shift_jis", "gb18030"])
+@pytest.mark.parametrize("changed", ["one", "two"])
+def test_a_diff_has_the_bytes_of_the_file(tmp_path, encoding, changed):
+    text = "one \u00e9\r\ntwo\n".replace("\u00e9", "\u30c6" if encoding == "shift_jis" else "\u00e9")
+    new = text.replace(changed, "2")
+    (tmp_path / "a").write_bytes(text.encode(encoding))
+    document = Document.from_bytes(text.encode(encoding), encoding=encoding)
+    diff, applies = encoded_diff(document, new, "a")
+    assert applies
+    subprocess.run(["git", "apply", "-"], cwd=tmp_path, input=diff, check=True)
+    assert (tmp_path / "a").read_bytes() == new.encode(encoding)
+
+
+def test_a_diff_that_no_program_applies_is_readable():
+    for document, new in (
+        (Document("a\n", "utf-16-le", b"\xff\xfe"), "b\n"),
+        (Document("a\n", "latin-1"), "\u20ac\n"),
+    ):
+        diff, applies = encoded_diff(document, new, "n")
+        assert (diff.decode(), applies) == (unified_diff("a\n", new, "n"), False)
+    assert encoded_diff(document, "a\n") == (b"", True)

@@ -1,4 +1,6 @@
 import hashlib
+import tracemalloc
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -51,6 +53,22 @@ def test_a_prediction_replaces_the_reference():
     engine = ScriptedEngine(SHOWN)
     Editor(engine).edit(TEXT, "x", prediction="a\r\nb")
     assert engine.references == ["a\nb"]
+
+
+def test_a_short_prediction_does_not_make_the_answer_short():
+    engine = ScriptedEngine()
+    for prediction in ("", "short\n", "word " * 3000, None):
+        Editor(engine).edit("word " * 1000, "x", prediction=prediction)
+    # A token is a word or a space here.
+    assert [given["max_new_tokens"] for given in engine.settings] == [7024, 7024, 19024, 7024]
+
+
+@pytest.mark.parametrize("field", ["instruction", "context", "prediction"])
+def test_what_no_tokenizer_can_read_is_refused(field):
+    given: dict[str, Any] = {"instruction": "x"}
+    given[field] = ["\ud800"] if field == "context" else "\ud800"
+    with pytest.raises(InputError, match="lone surrogate"):
+        Editor(ScriptedEngine()).edit("a", **given)
 
 
 def test_the_fence_is_longer_than_any_in_the_text():
@@ -144,6 +162,31 @@ def test_a_selection_inside_a_line_is_spliced_back_at_its_place():
     assert result.text == "say Goodbye, World!\r\n"
 
 
+@pytest.mark.parametrize("line", ["some line {} here\n", "the same\n"])
+def test_a_selection_in_a_long_text_takes_memory_as_its_text_does(line):
+    def peak(count: int) -> int:
+        text = (
+            "".join(line.format(number) for number in range(count)) + "say Hello, World!\n" + "tail\n" * count
+        )
+        start = text.index("Hello")
+        tracemalloc.start()
+        result = Editor(ScriptedEngine("Bye")).edit(text, "x", selection=(start, start + 5))
+        peak = tracemalloc.get_traced_memory()[1]
+        tracemalloc.stop()
+        assert result.text == text.replace("Hello", "Bye")
+        return peak
+
+    peak(100)
+    assert peak(4000) < 6 * peak(1000)
+
+
+@pytest.mark.timeout(10)
+def test_many_selected_lines_take_time_as_their_number_does():
+    text = "".join(f"line {number}\n" for number in range(6000))
+    result = Editor(ScriptedEngine()).edit(text, "x", lines=(2000, 5000))
+    assert result.text == text
+
+
 def test_an_empty_selection_means_its_line():
     engine = ScriptedEngine("Goodbye, World!")
     result = Editor(engine).edit("a\r\nHello, World!\r\nb", "x", selection=(8, 8))
@@ -155,6 +198,43 @@ def test_an_empty_selection_means_its_line():
 def test_a_selection_outside_the_text_or_on_an_empty_line_is_refused(selection):
     with pytest.raises(InputError, match="selection"):
         editor().edit("one\n\ntwo", "x", selection=selection)
+
+
+@pytest.mark.parametrize("text", ["\ufeffa\r\nb\r\n", "\ufeffa\nb"])
+def test_a_byte_order_mark_in_the_text_stays_and_no_model_sees_it(text):
+    engine = ScriptedEngine(lambda shown: shown.replace("a", "A"))
+    new = text.replace("a", "A")
+    places: list[dict[str, Any]]
+    places = [{}, {"lines": (1, 1)}, {"selection": (0, 2)}, {"selection": (1, 2)}, {"selection": (1, 1)}]
+    for place in places:
+        result = Editor(engine).edit(text, "x", **place)
+        assert (result.text, apply_edits(text, result.edits)) == (new, new)
+        assert result.base_sha256 == hashlib.sha256(text.encode()).hexdigest()
+    assert Editor(engine).rewrite(text, "x").text == new
+    Editor(engine).summarize(text)
+    assert not any("\ufeff" in prompt for prompt in engine.prompts)
+    with pytest.raises(InputError, match="outside the text"):
+        Editor(engine).edit(text, "x", selection=(0, len(text) + 1))
+    assert Editor(ScriptedEngine("new")).edit("\ufeff", "x").text == "\ufeffnew\n"
+
+
+def test_an_unknown_position_encoding_is_refused_before_work():
+    engine = ScriptedEngine()
+    with pytest.raises(InputError, match="position encoding"):
+        Editor(engine).edit("a", "x", position_encoding="utf16")  # type: ignore[arg-type]
+    assert not engine.prompts
+
+
+@pytest.mark.parametrize(
+    ("text", "selection", "answer", "new"),
+    [
+        ("a\rb\nc\n", (2, 3), "```\n```", "a\r\r\nc\n"),
+        ("a\rb\nc\n", (2, 3), "\nB", "a\r\r\nB\nc\n"),
+        ("a\r\nb\n", (2, 4), "x", "a\rx\n"),
+    ],
+)
+def test_a_cr_and_an_lf_around_a_selection_do_not_become_one_ending(text, selection, answer, new):
+    assert Editor(ScriptedEngine(answer)).edit(text, "x", selection=selection).text == new
 
 
 def test_lines_and_selection_exclude_each_other():

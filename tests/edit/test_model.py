@@ -12,6 +12,7 @@ import pytest
 from lookupdec.edit import Editor, apply_edits
 from lookupdec.edit.engine import ModelEngine
 from lookupdec.errors import ContextFullError
+from lookupdec.hf import PrefixCache, load
 
 pytestmark = pytest.mark.model
 
@@ -23,7 +24,8 @@ ITEMS = [
 
 @pytest.fixture(scope="module")
 def editor():
-    return Editor.load()
+    # How long drafts are follows no clock.
+    return Editor(ModelEngine(load(measure_cost=False), PrefixCache()))
 
 
 def item(task: str) -> dict[str, str]:
@@ -96,7 +98,7 @@ def test_ctrl_c_while_the_answer_streams_leaves_the_file_untouched(tmp_path):
         seen = read_until(terminal, b"tokens per pass")
         process.send_signal(signal.SIGINT)
         seen += read_until(terminal, b"nothing else comes")
-        stdout, _ = process.communicate(timeout=60)
+        stdout, _ = process.communicate(timeout=300)
     os.close(terminal)
     assert b"Traceback" not in seen
     assert b"stopped: nothing was written" in seen

@@ -4,13 +4,17 @@ import signal
 import subprocess
 import sys
 import time
+import uuid
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from lookupdec.edit import Editor
 from lookupdec.edit.pipeline import edit_many
+from lookupdec.edit.prompts import Templates
 from lookupdec.errors import FileError, InputError
 from tests.edit.scripted import ScriptedEngine
 
@@ -164,6 +168,171 @@ def test_a_file_that_holds_something_else_is_refused(tmp_path):
     assert out.read_text() == "my diary\n"
 
 
+@pytest.mark.parametrize("tail", [b'{"my": "settings"}', b'{"index": 10, "id": "a"}', b"x", b"{ "])
+def test_a_last_line_without_an_end_is_cut_off_only_where_it_is_a_result_begun(tmp_path, tail):
+    out = tmp_path / "out.json"
+    edit_many(Editor(upper()), ITEMS[:1], out)
+    first = out.read_bytes()
+    for data in (tail, first + tail):
+        out.write_bytes(data)
+        with pytest.raises(FileError, match="is no result: name a new file"):
+            edit_many(Editor(upper()), ITEMS, out)
+        assert out.read_bytes() == data
+
+
+def test_results_do_not_go_into_the_file_of_the_items(tmp_path):
+    source = tmp_path / "in.jsonl"
+    source.write_text('{"text": "a", "instruction": "x"}')
+    (tmp_path / "link").symlink_to(source)
+    with pytest.raises(FileError, match="holds the items"):
+        edit_many(Editor(upper()), source, tmp_path / "link")
+    assert source.read_text() == '{"text": "a", "instruction": "x"}'
+
+
+def test_items_that_cannot_be_read_are_refused_and_nothing_is_written(tmp_path):
+    with pytest.raises(FileError, match="cannot be read"):
+        edit_many(Editor(upper()), tmp_path / "none", tmp_path / "out.jsonl")
+    assert not list(tmp_path.iterdir())
+
+
+GOOD: dict[Any, Any] = {"text": "a", "instruction": "x"}
+ODD: dict[Any, Any] = {1: 2, None: 3, "error": None, "deep": {(1, 2): 3}}
+
+
+@pytest.mark.parametrize(
+    ("item", "identity"),
+    [
+        ({**GOOD, "id": uuid.UUID(int=5)}, "00000000-0000-0000-0000-000000000005"),
+        ({**GOOD, "id": Path("a/b")}, "a/b"),
+        ({**GOOD, "id": np.int64(7)}, 7),
+        ({**GOOD, "id": np.float32(0.5)}, 0.5),
+        ({**GOOD, **ODD}, None),
+        ({**GOOD, "error": "the owner's own column"}, None),
+    ],
+)
+def test_an_item_may_have_any_id_and_columns_of_its_own(tmp_path, item, identity):
+    out = tmp_path / "out.jsonl"
+    for resumed in (0, 1):
+        progress = edit_many(Editor(upper()), [item], out)
+        assert (progress.resumed, progress.failed) == (resumed, 0)
+    assert [(record["id"], record["text"]) for record in records(out)] == [(identity, "A")]
+
+
+def deep(levels: int) -> list[Any]:
+    nested: list[Any] = []
+    for _ in range(levels):
+        nested = [nested]
+    return nested
+
+
+@pytest.mark.parametrize(
+    "item",
+    [
+        "a text",
+        None,
+        {**GOOD, "id": deep(100_000)},
+        {**GOOD, "id": {(1, 2): 3}},
+        {**GOOD, "context": ["\ud800"]},
+    ],
+)
+def test_an_item_that_nobody_can_read_does_not_stop_the_others(tmp_path, item):
+    out = tmp_path / "out.jsonl"
+    for resumed in (0, 2):
+        progress = edit_many(Editor(upper()), [item, GOOD], out)
+        assert (progress.done, progress.failed, progress.resumed) == (2, 1, resumed)
+
+
+def test_a_line_of_brackets_does_not_stop_the_others(tmp_path):
+    source, out = tmp_path / "in.jsonl", tmp_path / "out.jsonl"
+    source.write_text("[" * 200_000 + "\n" + json.dumps(GOOD) + "\n")
+    progress = edit_many(Editor(upper()), source, out)
+    assert (progress.done, progress.failed) == (2, 1)
+
+
+def test_what_watches_a_run_does_not_count(tmp_path):
+    out = tmp_path / "out.jsonl"
+    edit_many(Editor(upper()), ITEMS[:1], out, on_token=lambda chunk: None)
+    assert edit_many(Editor(upper()), ITEMS, out, on_token=print, seed=None).resumed == 1
+
+
+@pytest.mark.parametrize("name", ["name", "dtype", "arithmetic", "templates"])
+def test_what_changes_answers_counts(tmp_path, name):
+    out = tmp_path / "out.jsonl"
+    edit_many(Editor(upper()), ITEMS, out)
+    engine, templates = upper(), Templates.load()
+    if name == "templates":
+        templates = replace(templates, system="You are brief.")
+    else:
+        setattr(engine, name, "another")
+    with pytest.raises(FileError, match="other settings"):
+        edit_many(Editor(engine, templates=templates), ITEMS, out)
+
+
+@pytest.mark.skipif(not hasattr(signal, "SIGXFSZ"), reason="needs a limit for files")
+def test_a_full_disk_is_one_clear_error_and_what_is_finished_is_kept(tmp_path):
+    import resource
+
+    out = tmp_path / "out.jsonl"
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (1500, hard))
+    try:
+        with pytest.raises(FileError, match="cannot be written, what is finished is kept"):
+            edit_many(Editor(upper()), ITEMS, out)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+    assert len(records(out)) > 1
+    edit_many(Editor(upper()), ITEMS, out)
+    assert [record["id"] for record in records(out)] == [item["id"] for item in ITEMS]
+
+
+def shaky(fails: set[str]) -> ScriptedEngine:
+    """An engine whose answers to some texts are not complete."""
+    return ScriptedEngine(lambda text: "" if text.strip() in fails else text.upper())
+
+
+def test_bad_results_are_made_again_when_asked_for(tmp_path):
+    out, whole = tmp_path / "out.jsonl", tmp_path / "whole.jsonl"
+    items = [*ITEMS[:4], {"id": "bad", "text": ""}]
+    edit_many(Editor(shaky({"text 1", "text 3"})), items, out)
+    engine = shaky({"text 3"})
+    progress = edit_many(Editor(engine), items, out, retry=True)
+    assert (len(engine.prompts), progress.resumed, progress.failed, progress.incomplete) == (2, 2, 1, 1)
+    edit_many(Editor(shaky({"text 3"})), items, whole)
+    assert without_times(out) == without_times(whole)
+    assert list(tmp_path.iterdir()).count(out) == 1
+    assert {path.name for path in tmp_path.iterdir()} == {"out.jsonl", "whole.jsonl"}
+
+
+def test_a_bad_item_may_be_mended_before_it_is_tried_again(tmp_path):
+    out = tmp_path / "out.jsonl"
+    items: list[dict[str, Any]] = [ITEMS[0], {"id": 1, "text": 5, "instruction": "x"}, ITEMS[2]]
+    edit_many(Editor(upper()), items, out)
+    items[1] = {**items[1], "text": "mended"}
+    assert edit_many(Editor(upper()), items, out, retry=True).resumed == 2
+    assert [record["text"] for record in records(out)][1] == "MENDED"
+    with pytest.raises(FileError, match="line 2 of .* is the result of another item"):
+        edit_many(Editor(upper()), [items[0], ITEMS[1], items[2]], out, retry=True)
+
+
+def test_a_stopped_retry_keeps_the_old_results_and_goes_on(tmp_path):
+    out = tmp_path / "out.jsonl"
+    edit_many(Editor(shaky({"text 1", "text 3", "text 5"})), ITEMS[:6], out)
+    before = out.read_bytes()
+
+    def stop(progress):
+        if progress.done == 3:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        edit_many(Editor(upper()), ITEMS, out, retry=True, on_item=stop)
+    assert out.read_bytes() == before
+    engine = upper()
+    progress = edit_many(Editor(engine), ITEMS, out, retry=True)
+    assert (progress.done, progress.resumed, progress.incomplete) == (12, 4, 0)
+    assert len(engine.prompts) == 8
+    assert [record["text"] for record in records(out)] == [item["text"].upper() for item in ITEMS]
+
+
 def test_two_runs_cannot_write_one_file(tmp_path):
     out = tmp_path / "out.jsonl"
 
@@ -193,8 +362,12 @@ from lookupdec.edit import Editor
 from lookupdec.edit.pipeline import edit_many
 from tests.edit.scripted import ScriptedEngine
 
+items = int(sys.argv[3])  # then it waits to be killed
+
 def slowly(text):
-    time.sleep(0.01)
+    global items
+    items -= 1
+    time.sleep(0.01 if items >= 0 else 3600)
     return text.upper() * 20
 
 print("ready", flush=True)
@@ -211,25 +384,26 @@ def test_killed_at_random_points_a_run_ends_as_if_it_had_not_been(tmp_path):
     ]
     source.write_text("".join(json.dumps(item) + "\n" for item in items))
     whole, out = tmp_path / "whole.jsonl", tmp_path / "out.jsonl"
-    subprocess.run([sys.executable, "-c", WORKER, source, whole], check=True, stdout=subprocess.DEVNULL)
-    random_delay = random.Random(0)
-    kills = 0
-    while True:
-        worker = subprocess.Popen([sys.executable, "-c", WORKER, source, out], stdout=subprocess.PIPE)
-        assert worker.stdout is not None
-        with worker.stdout:
+
+    def command(place: Path, n_items: int) -> list[str]:
+        return [sys.executable, "-c", WORKER, str(source), str(place), str(n_items)]
+
+    subprocess.run(command(whole, 60), check=True, stdout=subprocess.DEVNULL)
+    chance = random.Random(0)
+    for _ in range(7):
+        enough = len(whole_lines(out)) + chance.randint(0, 6)
+        with subprocess.Popen(command(out, 8), stdout=subprocess.PIPE) as worker:
+            assert worker.stdout is not None
             worker.stdout.readline()
-            time.sleep(random_delay.uniform(0.0, 0.4))
+            while len(whole_lines(out)) < enough and worker.poll() is None:
+                time.sleep(0.001)
+            time.sleep(chance.uniform(0.0, 0.03))  # somewhere between two results, or in one
             worker.kill()
-        if worker.wait() == 0:
-            break
-        kills += 1
+        assert worker.returncode == -signal.SIGKILL
         seen = [record["id"] for record in map(json.loads, whole_lines(out))]
         assert seen == list(range(len(seen)))
-        if kills == 8:
-            subprocess.run([sys.executable, "-c", WORKER, source, out], check=True, stdout=subprocess.DEVNULL)
-            break
-    assert kills >= 2
+        assert len(seen) >= enough
+    subprocess.run(command(out, 60), check=True, stdout=subprocess.DEVNULL)
     assert without_times(out) == without_times(whole)
 
 

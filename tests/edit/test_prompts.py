@@ -57,3 +57,16 @@ def test_other_texts_stand_before_the_text():
 def test_messages_for_a_model_without_chat_template_open_a_code_block(messages, expected):
     asked = [{"role": role, "content": content} for role, content in messages]
     assert plain_prompt(asked) == expected
+
+
+def test_what_templates_say_themselves_can_be_told_from_texts():
+    templates = Templates.load()
+    prompt = EditPrompt("be brief", text="a\n", part="a\n", language="yaml")
+    said = templates.sentences(prompt)
+    assert "Copy the text above, line by line, with this change: be brief" in said
+    assert "Write a new yaml file: be brief" in said
+    assert templates.system in said
+    for task in ("whole", "part", "create", "rewrite", "summarize"):
+        messages = templates.messages(task, prompt)
+        assert any(line in said for line in messages[-1]["content"].split("\n"))
+    assert not any(line in said for line in ("a", "```", ""))

@@ -278,3 +278,14 @@ def test_added_lines_end_as_the_others(ending):
     assert edited(data, "a\nnew\nnew\nb\n") == b"a\nnew\nnew\nb\n".replace(b"\n", ending)
     assert edited(data, "B\nC\n", lines=(2, 2)) == b"a\nB\nC\n".replace(b"\n", ending)
     assert edited(data, "A\nB", selection=(0, 1)) == b"A\nB\nb\n".replace(b"\n", ending)
+
+
+def test_the_prompt_itself_is_not_written():
+    # Aider-AI/aider #2498, zed-industries/zed #19471: what only the prompt has comes back
+    asked = "Copy the text above, line by line, with this change: digits"
+    part = "Copy this part, line by line, and nothing outside it, with this change: digits"
+    places: list[tuple[str, dict[str, Any]]] = [(asked, {}), (part, {"lines": (1, 2)})]
+    for sentence, options in places:
+        for answer in (f"{sentence}\n\na\n2\n", f"a\n2\n\n{sentence}\n"):
+            assert edited(b"a\ntwo\n", answer, "digits", **options) == b"a\n2\n"
+    assert edited(b"a\ntwo\n", f"a\n{asked}\n2\n", "digits") == b"a\ntwo\n"

@@ -153,10 +153,13 @@ def test_deep_nesting_is_no_recursion():
         ("markdown", "a.txt", "markdown"),
         (None, "src/a.py", "python"),
         ("JavaScript", None, "javascript"),
-        (None, "Makefile", None),
+        (None, "Makefile", "makefile"),
+        (None, "a/.gitignore", "gitignore"),
+        (None, "a.YML", "yaml"),
+        (None, "html.txt", None),
         ("klingon", "a.py", None),
         (None, None, None),
     ],
 )
-def test_a_language_is_known_by_its_name_or_the_suffix_of_its_file(language, path, expected):
+def test_a_language_is_known_by_its_name_or_that_of_its_file(language, path, expected):
     assert language_of(language, path) == expected

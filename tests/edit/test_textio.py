@@ -165,3 +165,14 @@ def test_a_named_utf8_file_keeps_its_byte_order_mark(tmp_path):
     path.write_bytes(codecs.BOM_UTF8 + b"a\r\n")
     document = read_document(path, encoding="utf-8")
     assert (document.text, document.encode(document.restore("b\n"))) == ("a\r\n", codecs.BOM_UTF8 + b"b\r\n")
+
+
+@pytest.mark.parametrize(
+    "encoding", ["utf-8", "utf-8-sig", "utf-16-le", "utf-16-be", "utf-32-le", "utf-32-be"]
+)
+def test_a_byte_order_mark_is_none_of_the_text_whatever_encoding_is_named(encoding):
+    data = "\ufeffa\n".encode(encoding.removesuffix("-sig"))
+    document = Document.from_bytes(data, encoding=encoding)
+    assert (document.text, document.encode()) == ("a\n", data)
+    without = Document.from_bytes("a\n".encode(encoding.removesuffix("-sig")), encoding=encoding)
+    assert (without.text, without.bom) == ("a\n", b"")

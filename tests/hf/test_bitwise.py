@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import warnings
 from inspect import signature
 from pathlib import Path
 from typing import Any
@@ -13,11 +14,11 @@ from torch.nn import functional
 from transformers.modeling_utils import PreTrainedModel
 
 from lookupdec.errors import ModelError
-from lookupdec.hf import custom_generate, load, row_attention
+from lookupdec.hf import Settings, custom_generate, generate, load, row_attention
 from lookupdec.hf.bitwise import RowInvariance, one_token_arithmetic, prepare
 from lookupdec.hf.row_linear import LinearRule, RowLinear, find_rule, spaced
 from tests.hf.drafters import Garbage, Known, NaiveCopier
-from tests.hf.tiny import byte_tokenizer, tiny_model
+from tests.hf.tiny import byte_tokenizer, plain, tiny_model, wrap
 
 # Smaller products take another way through PyTorch when they have one row.
 WIDE: dict[str, Any] = {"hidden_size": 128, "intermediate_size": 192, "head_dim": 32, "vocab_size": 200}
@@ -314,6 +315,90 @@ def test_another_number_of_threads_is_tested_first() -> None:
     with one_token_arithmetic(model):
         pass
     assert prepare(model) is not first
+
+
+# models that change after they were prepared
+
+
+def differing(model: Any, seeds: int = 4) -> int:
+    """Return how many of a few texts differ from plain decoding's, with drafts of all of it."""
+    count = 0
+    for seed in range(seeds):
+        ids = some_ids(9, seed)
+        settings: dict[str, Any] = {"attention_mask": torch.ones_like(ids), "max_new_tokens": 30}
+        settings["do_sample"] = False
+        expected = model.generate(input_ids=ids, **settings)
+        known = Known(expected[0, 9:].tolist(), most=9)
+        found = model.generate(input_ids=ids, **settings, custom_generate=custom_generate, drafter=known)
+        count += not torch.equal(found, expected)
+    return count
+
+
+@pytest.mark.parametrize("size", [1536, 1102, 1101])
+def test_weights_written_through_data_are_seen(size: int) -> None:
+    model = half_model(intermediate_size=size)
+    prepared(model)
+    assert differing(model, 2) == 0
+    for factor in (-1.0, -0.5):
+        for layer in model.model.layers:
+            layer.mlp.down_proj.weight.data.mul_(factor)
+        assert differing(model) == 0
+    exact = model.model.layers[0].mlp.down_proj.forward
+    made = exact._spaced_weight
+    assert differing(model, 1) == 0
+    assert exact._spaced_weight is made  # kept while nothing changes
+    # One number at the end of a row, which no sum would show.
+    weight = model.model.layers[0].mlp.down_proj.weight
+    weight.data[3, -1], weight.data[4, -1] = weight.data[4, -1].clone(), weight.data[3, -1].clone()
+    exact.renew()
+    assert exact._spaced_weight is None
+
+
+def adapted_from(model: Any, **options: Any) -> Any:
+    peft = pytest.importorskip("peft")
+    with warnings.catch_warnings():
+        # peft asks transformers for an attribute by its old name.
+        warnings.simplefilter("ignore", FutureWarning)
+        config = peft.LoraConfig(init_lora_weights=False, lora_alpha=64, **options)
+        return peft.get_peft_model(model, config).to(torch.bfloat16)
+
+
+def test_an_adapter_merged_and_taken_out_again_is_seen() -> None:
+    model = half_model(intermediate_size=1536)
+    prepared(model)
+    assert differing(model, 1) == 0
+    torch.manual_seed(1)
+    adapted = adapted_from(model, r=4, target_modules=["down_proj"])
+    assert differing(adapted) == 0
+    adapted.merge_adapter()
+    assert differing(adapted) == 0
+    adapted.unmerge_adapter()
+    assert differing(adapted) == 0
+    assert differing(adapted.merge_and_unload()) == 0
+
+
+@pytest.mark.parametrize("size", [192, 3000])
+def test_an_adapter_put_on_later_is_tested_too(size: int, caplog: pytest.LogCaptureFixture) -> None:
+    model = half_model(intermediate_size=size)
+    first = prepared(model)
+    adapted = adapted_from(model, r=16, target_modules="all-linear")
+    assert differing(adapted) == 0 or caplog.records
+    report = prepare(adapted)
+    assert report is prepare(model) is not first
+    assert f"{size} to 16" in report.linear
+    assert ("no longer decoded bitwise" in caplog.text) is not report.exact
+    found = generate(wrap(adapted), [1, 2, 3], Settings(max_new_tokens=20))
+    assert list(found.ids) == plain(adapted, [1, 2, 3], max_new_tokens=20, do_sample=False)
+
+
+def test_a_model_that_is_no_longer_exact_says_so_once(caplog: pytest.LogCaptureFixture) -> None:
+    model = half_model()
+    prepared(model)
+    model.set_attn_implementation("eager")
+    for _ in range(2):
+        differing(model, 1)
+    assert len(caplog.records) == 1
+    assert "no longer decoded bitwise: its attention is eager" in caplog.text
 
 
 # loading

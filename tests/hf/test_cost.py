@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import itertools
 import random
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import pytest
 
@@ -28,31 +28,28 @@ def passes(count: int, seed: int = 0) -> Iterator[int]:
 
 
 class TestMeasure:
-    def test_a_tiny_model_has_a_cost(self, tiny: LanguageModel) -> None:
-        assert 0 < measure_cost(tiny).per_token < 10
-
+    @pytest.mark.parametrize("per_token", [0.002, 0.07, 0.9])
     def test_the_line_through_the_timed_passes_is_found(
-        self, tiny: LanguageModel, monkeypatch: pytest.MonkeyPatch
+        self, tiny: LanguageModel, monkeypatch: pytest.MonkeyPatch, per_token: float
     ) -> None:
-        # Before and after each pass the decode loop reads the clock; the pass in between takes what is wanted.
-        clock = Clock(0.07)
-        monkeypatch.setattr("lookupdec.decode.perf_counter", clock)
-        assert measure_cost(tiny).per_token == pytest.approx(0.07, rel=0.01)
+        Clock(monkeypatch, per_token)
+        assert measure_cost(tiny).per_token == pytest.approx(per_token, rel=0.01)
 
     def test_every_width_is_warmed_up(self, tiny: LanguageModel, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr("lookupdec.decode.perf_counter", Clock(0.07, first_round=5.0))
+        Clock(monkeypatch, 0.07, first_round=5.0)
         assert measure_cost(tiny).per_token == pytest.approx(0.07, rel=0.01)
 
     def test_it_ends_in_time(self, tiny: LanguageModel, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(cost_module, "perf_counter", itertools.count(step=2).__next__)
-        clock = Clock(0.07)
-        monkeypatch.setattr("lookupdec.decode.perf_counter", clock)
+        clock = Clock(monkeypatch, 0.07)
         measure_cost(tiny)
         assert clock.passes == 2 * len(cost_module.WIDTHS)
 
-    def test_a_short_context_is_measured_as_far_as_it_goes(self) -> None:
+    def test_a_short_context_is_measured_as_far_as_it_goes(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        clock = Clock(monkeypatch, 0.07)
         model = tiny_model("llama", 3, vocab_size=257, max_position_embeddings=40)
-        assert measure_cost(LanguageModel(model, byte_tokenizer(), "short")).per_token > 0
+        assert measure_cost(LanguageModel(model, byte_tokenizer(), "short")).per_token == pytest.approx(0.07)
+        assert 8 < max(clock.widths) < 32
 
     def test_a_context_without_room_is_refused(self) -> None:
         model = tiny_model("llama", 3, vocab_size=257, max_position_embeddings=3)
@@ -63,15 +60,27 @@ class TestMeasure:
 class Clock:
     """A clock for the decode loop, on which the passes of ``measure_cost`` take what a line gives.
 
-    The loop reads it twice before the first token, and three times a pass: before the drafter, after it, and at
+    The loop reads it four times before the first pass, and three times a pass: before the drafter, after it, and at
     the pass's end.
     """
 
-    def __init__(self, per_token: float, first_round: float = 1.0) -> None:
+    def __init__(
+        self, monkeypatch: pytest.MonkeyPatch, per_token: float, *, first_round: float = 1.0
+    ) -> None:
+        self.widths: list[int] = []
         self._per_token = per_token
         self._slower = first_round
         self._now = 0.0
         self._reads = 0
+        propose = cost_module._EachWidth.propose
+
+        def noted(drafter: cost_module._EachWidth, limit: int) -> Sequence[int]:
+            draft = propose(drafter, limit)
+            self.widths.append(1 + len(draft))
+            return draft
+
+        monkeypatch.setattr(cost_module._EachWidth, "propose", noted)
+        monkeypatch.setattr("lookupdec.decode.perf_counter", self)
 
     @property
     def passes(self) -> int:
@@ -80,9 +89,9 @@ class Clock:
     def __call__(self) -> float:
         self._reads += 1
         if self._reads > 4 and (self._reads - 4) % 3 == 0:
-            number = self.passes - 1
-            width = cost_module.WIDTHS[number % len(cost_module.WIDTHS)]
-            slower = self._slower if number < len(cost_module.WIDTHS) else 1.0
+            slower = self._slower if self.passes <= len(cost_module.WIDTHS) else 1.0
+            # Where there is no room the drafter is not asked.
+            width = self.widths[-1] if len(self.widths) == self.passes else 1
             self._now += line(self._per_token, width) * slower
         return self._now
 
@@ -168,5 +177,6 @@ class TestWatch:
 
 
 @pytest.mark.model
+@pytest.mark.slow
 def test_the_default_model_is_measured_in_seconds(default_model: LanguageModel) -> None:
     assert 1e-3 < measure_cost(default_model).per_token < 1

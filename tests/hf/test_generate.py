@@ -5,11 +5,11 @@ from __future__ import annotations
 import itertools
 import sys
 import threading
-import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from typing import Any, cast
 
+import numpy as np
 import pytest
 import torch
 from transformers import LogitsProcessor
@@ -18,7 +18,7 @@ from lookupdec.decode import Drafter, PlainDrafter
 from lookupdec.errors import ContextFullError, InputError
 from lookupdec.hf import Chunk, Generation, LanguageModel, Settings, generate, stream
 from tests.hf.drafters import DRAFTERS, Known, NaiveCopier
-from tests.hf.tiny import byte_tokenizer, random_prompt, tiny_model, wrap
+from tests.hf.tiny import byte_tokenizer, plain, random_prompt, tiny_model, wrap
 
 TEXT = "naïve 語 👩‍👩‍👧 e\u0301: the cat sat, the cat sat. Sluß!"
 
@@ -290,12 +290,59 @@ def test_interleaved_streams_do_not_disturb_each_other(tiny: LanguageModel) -> N
         ({"seed": -1}, "seed"),
         ({"stop": ["a", ""]}, "stop string is empty"),
         ({"deadline": -1.0}, "deadline"),
+        ({"max_new_tokens": 5.0}, "max_new_tokens must be a whole number, not 5.0"),
+        ({"max_new_tokens": "5"}, "max_new_tokens must be a whole number"),
+        ({"max_new_tokens": True}, "max_new_tokens must be a whole number"),
+        ({"seed": 1.0}, "seed must be a whole number"),
+        ({"top_k": 3.0}, "top_k must be a whole number"),
+        ({"logprobs": True}, "logprobs must be a whole number"),
+        ({"temperature": True}, "temperature must be a number"),
+        ({"presence_penalty": "1"}, "presence_penalty must be a number"),
+        ({"top_p": []}, "top_p must be a number"),
+        ({"stop": [1]}, "stop must be a string or a list of strings"),
+        ({"stop": b"a"}, "stop must be a list"),
+        ({"stop": 3}, "stop must be a list"),
+        ({"eos_token_id": 4.0}, "eos_token_id must be"),
+        ({"eos_token_id": [True]}, "eos_token_id must be a whole number"),
+        ({"suppress_tokens": [1.5]}, "suppress_tokens must be a whole number"),
+        ({"bad_words_ids": [5]}, "bad_words_ids must be a list, not 5"),
+        ({"logit_bias": {"3": 1.0}}, "logit_bias must be a whole number, not '3'"),
+        ({"logit_bias": {3: float("nan")}}, "logit_bias of 3"),
+        ({"logit_bias": [3]}, "logit_bias must map ids to numbers"),
+        ({"logits_processor": 3}, "logits_processor must be a list"),
     ],
 )
 def test_settings_out_of_range_are_refused(settings: dict[str, Any], message: str) -> None:
     with pytest.raises(InputError, match=message) as caught:
         Settings(**settings)
     assert "\n" not in str(caught.value)
+
+
+def test_settings_take_numbers_of_every_library_and_none() -> None:
+    settings: Any = Settings(
+        max_new_tokens=np.int64(5),  # type: ignore[arg-type]
+        seed=torch.tensor(3),  # type: ignore[arg-type]
+        temperature=np.float32(0.5),  # type: ignore[arg-type]
+        top_k=np.int32(4),  # type: ignore[arg-type]
+        eos_token_id=np.int64(4),  # type: ignore[arg-type]
+        suppress_tokens=torch.tensor([7, 8]),  # type: ignore[arg-type]
+        logit_bias={np.int64(3): 2},  # type: ignore[dict-item]
+        stop=None,
+        logits_processor=None,  # type: ignore[arg-type]
+        presence_penalty=None,  # type: ignore[arg-type]
+    )
+    assert (settings.max_new_tokens, settings.seed, settings.top_k) == (5, 3, 4)
+    assert {type(settings.max_new_tokens), type(settings.seed), type(settings.top_k)} == {int}
+    assert settings.stop_strings == settings.logits_processor == ()
+    overrides = settings.generation_overrides(5)
+    assert (overrides["eos_token_id"], overrides["suppress_tokens"]) == ([4], [7, 8])
+    assert overrides["sequence_bias"] == {(3,): 2.0}
+    assert settings == replace(settings)
+    for eos in (torch.tensor([4, 9]), torch.tensor(4), [np.int64(4)], 4):
+        given: Any = Settings(eos_token_id=eos)  # type: ignore[arg-type]
+        assert given.generation_overrides(5)["eos_token_id"][0] == 4
+    nothing: Any = Settings(eos_token_id=())
+    assert nothing.generation_overrides(5)["eos_token_id"] is None
 
 
 def test_an_unknown_setting_is_a_type_error() -> None:
@@ -312,6 +359,20 @@ def test_an_unknown_setting_is_a_type_error() -> None:
         ([-1], "vocabulary"),
         ("a \ud800 b", "lone surrogate"),
         ([{"role": "user", "content": "hi"}, 3], "mixes messages and ids"),
+        ({"role": "user", "content": "hi"}, r"one message: give a list, \[message\]"),
+        ({"text": "hi"}, "without input_ids"),
+        (["hello", "you"], "list of texts: give one text, or all of them to generate_many"),
+        (None, "of type NoneType: give a text, a list of messages, or ids"),
+        (5, "of type int"),
+        (b"abc", "bytes: decode it"),
+        ([1.7, 2.2], "whole numbers, not float64"),
+        (np.array([1.0, 2.0]), "whole numbers, not float64"),
+        ([True, False], "whole numbers, not bool"),
+        ([[1, 2], [3]], "flat row of whole numbers"),
+        ([[1, 2], [3, 4]], r"shape \(2, 2\): give one row"),
+        (torch.tensor([[1], [2]]), r"shape \(2, 1\): give one row"),
+        (torch.tensor(3), r"shape \(\)"),
+        ([2**70], "vocabulary"),
     ],
 )
 def test_prompts_that_cannot_be_read_are_refused_at_once(
@@ -319,6 +380,42 @@ def test_prompts_that_cannot_be_read_are_refused_at_once(
 ) -> None:
     with pytest.raises(InputError, match=message):
         stream(tiny, prompt, Settings(max_new_tokens=2), drafter=NaiveCopier())
+
+
+def test_ids_come_in_every_usual_form(tiny: LanguageModel) -> None:
+    ids = tiny.encode_prompt("abc")
+    tokenizer: Any = tiny.tokenizer
+    batch = tokenizer("abc", return_tensors="pt")
+    forms: list[Any] = [
+        tuple(ids),
+        np.array(ids),
+        np.array([ids]),
+        torch.tensor(ids),
+        torch.tensor([ids]),
+        [ids],
+    ]
+    forms += [batch, batch.input_ids, tokenizer("abc"), tokenizer("abc").input_ids, list(torch.tensor(ids))]
+    for form in (*forms, iter(ids)):
+        found = tiny.encode_prompt(form)
+        assert found == ids
+        assert {type(token) for token in found} == {int}
+
+
+@pytest.mark.parametrize(
+    ("settings", "name"),
+    [
+        ({"logit_bias": {300: 1.0}}, "logit_bias names the id 300"),
+        ({"logit_bias": {-1: 1.0}}, "logit_bias names the id -1"),
+        ({"bad_words_ids": [[1, 300]]}, "bad_words_ids names the id 300"),
+    ],
+)
+def test_ids_beyond_the_vocabulary_are_told_at_once(
+    tiny: LanguageModel, settings: dict[str, Any], name: str
+) -> None:
+    with pytest.raises(
+        InputError, match=f"{name}, which lies outside of the model's vocabulary of 257 tokens"
+    ):
+        stream(tiny, "abc", Settings(max_new_tokens=2, **settings))
 
 
 def test_bad_words_that_transformers_refuses_are_an_input_error(tiny: LanguageModel) -> None:
@@ -353,8 +450,49 @@ def test_a_model_without_a_context_length_needs_a_limit() -> None:
     assert len(generate(model, [1, 2], Settings(max_new_tokens=3), drafter=NaiveCopier()).ids) == 3
 
 
-def test_the_clock_of_a_stream_starts_with_its_consumer(tiny: LanguageModel) -> None:
+def test_the_clock_of_a_stream_starts_with_its_consumer(
+    tiny: LanguageModel, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now = [0.0]
+    monkeypatch.setattr(sys.modules["lookupdec.hf.generate"], "monotonic", lambda: now[0])
     prompt, settings = reciting(tiny, "abc", deadline=5.0)
     chunks = stream(tiny, prompt, settings, drafter=NaiveCopier())
-    time.sleep(0.01)
+    now[0] = 10.0
     assert "".join(chunk.text for chunk in chunks) == "abc"
+
+
+def configured(**settings: Any) -> LanguageModel:
+    """Return a model whose own generation config says so."""
+    model = wrap(tiny_model("llama", 3))
+    for name, value in settings.items():
+        setattr(model.model.generation_config, name, value)
+    return model
+
+
+def test_the_models_own_max_time_is_kept() -> None:
+    model = configured(max_time=0.0)
+    result = generate(model, [1, 2, 3], Settings(max_new_tokens=20))
+    assert (len(result.ids), result.finish_reason) == (1, "deadline")
+    assert list(result.ids) == plain(model.model, [1, 2, 3], max_new_tokens=20, do_sample=False)
+    longer = generate(model, [1, 2, 3], Settings(max_new_tokens=20, deadline=60))
+    assert (len(longer.ids), longer.finish_reason) == (20, "length")
+
+
+@pytest.mark.parametrize("temperature", [None, 0.8])
+@pytest.mark.parametrize(
+    "own",
+    [
+        {"output_attentions": True},
+        {"output_hidden_states": True, "return_dict_in_generate": True},
+        {"output_scores": True, "return_dict_in_generate": True},
+        {"num_return_sequences": 3},
+        {"num_return_sequences": 3, "do_sample": True},
+    ],
+    ids=str,
+)
+def test_what_a_generation_config_asks_for_beside_text_is_left_out(
+    own: dict[str, Any], temperature: float | None
+) -> None:
+    settings = Settings(max_new_tokens=20, temperature=temperature, seed=5)
+    expected = generate(configured(), [1, 2, 3], settings).ids
+    assert generate(configured(**own), [1, 2, 3], settings).ids == expected

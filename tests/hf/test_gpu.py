@@ -17,12 +17,14 @@ from lookupdec.draft import CopyDrafter
 from lookupdec.errors import ModelError
 from lookupdec.hf import LanguageModel, Settings, generate
 from lookupdec.hf.choose import Chooser
+from lookupdec.hf.cost import measured
 from lookupdec.hf.passes import FixedPasses
 from tests.hf.drafters import Alternating, Garbage, Known, NaiveCopier
 from tests.hf.tiny import byte_tokenizer, random_prompt, tiny_model
 
 pytestmark = [
     pytest.mark.gpu,
+    pytest.mark.timeout(1800),  # kernels are compiled
     pytest.mark.skipif(not torch.cuda.is_available(), reason="there is no CUDA device"),
     # Compilers and drivers have their own to say.
     pytest.mark.filterwarnings("default"),
@@ -208,7 +210,7 @@ def test_what_does_not_fit_is_refused_with_the_numbers() -> None:
 
 
 def test_the_cost_of_every_width_is_measured() -> None:
-    fixed = recorded(on_gpu()).measured()
+    fixed = measured(recorded(on_gpu()))
     assert fixed.cost is not None
     assert [width for width, _ in fixed.cost.widths] == [1, 2, 4, 8, 16, 32, 64, 128]
     assert generate(fixed, random_prompt(6, vocabulary=64), Settings(max_new_tokens=50)).stats.tokens == 50

@@ -12,13 +12,13 @@ import pytest
 import torch
 from transformers import MambaConfig, MambaForCausalLM
 
+import lookupdec.hf.loading as loading_module
 import lookupdec.hf.memory as memory
-import lookupdec.hf.models as models_module
 from lookupdec.decode import PlainDrafter
 from lookupdec.errors import ContextFullError, InputError, ModelError, UnsupportedCacheError
 from lookupdec.hf import Settings, custom_generate, generate, load, stream
+from lookupdec.hf.network import read_with_cache
 from lookupdec.hf.passes import FixedPasses
-from lookupdec.hf.target import read_with_cache
 from lookupdec.hf.watch import (
     CPU_COST,
     CPU_HALF_COST,
@@ -112,11 +112,11 @@ def test_where_nothing_is_asked_a_model_that_cannot_runs_on_dynamic_passes(
 ) -> None:
     model = tiny_model("mistral", 1)
     options: dict[str, Any] = {"passes": "auto", "one_width": False, "context": None, "progress": None}
-    assert models_module._fixed(model, "tiny", **options) is None
+    assert loading_module._fixed(model, "tiny", **options) is None
     assert "tiny runs on dynamic passes: MistralForCausalLM keeps a DynamicSlidingWindowLayer" in caplog.text
     for asked in ({"passes": "fixed"}, {"one_width": True}):
         with pytest.raises(UnsupportedCacheError, match="MistralForCausalLM keeps"):
-            models_module._fixed(model, "tiny", **(options | asked))
+            loading_module._fixed(model, "tiny", **(options | asked))
 
 
 class TestMeasuring:

@@ -13,7 +13,9 @@ import torch
 from lookupdec import decode as loop
 from lookupdec.errors import ContextFullError
 from lookupdec.hf import LanguageModel, Settings
+from lookupdec.hf.fixed_target import FixedTarget
 from lookupdec.hf.generate import prepare_inputs
+from lookupdec.hf.passes import FixedPasses
 from lookupdec.hf.proof import gaps_below_choice, plain_generate, prove, settings_of_run
 from lookupdec.hf.target import ModelTarget
 from tests.hf.tiny import random_prompt, tiny_model, wrap
@@ -157,6 +159,29 @@ def test_the_other_one_of_two_equals_is_a_near_tie(monkeypatch: pytest.MonkeyPat
     assert runs[0].difference.plain == (runs[0].difference.lookup or 0) ^ 1
     # Where passes are promised to be bitwise equal, no difference is a matter of rounding.
     assert set(verdicts(replace(twins(), is_bitwise=True), samples=0)) == {"fault"}
+
+
+def test_passes_of_one_width_are_compared_with_themselves(monkeypatch: pytest.MonkeyPatch) -> None:
+    network = tiny_model("llama", 4)
+    model = replace(wrap(network), passes=FixedPasses(network, one_width=True))
+    assert model.arithmetic == "fixed"
+    monkeypatch.setattr("lookupdec.hf.proof.plain_generate", lambda *_: pytest.fail("not what is promised"))
+    assert set(verdicts(model)) == {"identical"}
+    # A draft that changes the text is a fault, however small the gap.
+    choices = FixedTarget.step
+
+    def other(self: FixedTarget, ids: Sequence[int]) -> Iterator[int]:
+        tokens = choices(self, ids)
+        return (token ^ 1 for token in tokens) if len(ids) > 1 else iter(tokens)
+
+    monkeypatch.setattr(FixedTarget, "step", other)
+    assert "fault" in verdicts(model)
+    # And so is a text that is no choice of the model's, with and without drafts.
+    monkeypatch.setattr(FixedTarget, "step", lambda self, ids: ((t + 5) % 24 for t in choices(self, ids)))
+    run = next(prove(model, PROMPTS, max_new_tokens=24))
+    assert run.verdict == "fault"
+    assert run.difference is not None
+    assert "below the model's own choice" in run.difference.why
 
 
 def test_a_fault_behind_a_near_tie_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import gc
+import io
 import pickle
 import threading
 import warnings
@@ -16,7 +17,7 @@ import torch
 from torch.nn import functional
 from transformers import AutoModelForCausalLM
 
-from lookupdec.hf import LanguageModel, Settings, bitwise, generate
+from lookupdec.hf import LanguageModel, Settings, bitwise, generate, load
 from lookupdec.hf import quick_linear as quick
 from tests.hf.drafters import Known
 from tests.hf.tiny import plain, random_prompt, tiny_model, wrap
@@ -132,7 +133,12 @@ def test_a_copied_layer_computes_with_the_weights_of_the_copy() -> None:
     with torch.no_grad(), quick.quick_passes():
         assert shallow(inputs).equal(made.bias.expand(3, -1))
         assert not made(inputs).equal(made.bias.expand(3, -1))
-        assert pickle.loads(pickle.dumps(made))(inputs).equal(made(inputs))
+        for twin in (pickle.loads(pickle.dumps(made)), copy.deepcopy(made)):
+            assert twin.weight is not made.weight
+            torch.testing.assert_close(twin(inputs), made(inputs))
+            with torch.no_grad():
+                twin.weight.zero_()
+            assert not made(inputs).equal(twin(inputs))
 
 
 def test_a_dropped_model_frees_its_weights_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -199,6 +205,53 @@ def test_a_prepared_model_is_saved_as_ever(monkeypatch: pytest.MonkeyPatch, tmp_
     assert not any(isinstance(module, quick.QuickLinear) for module in read.modules())
 
 
+@pytest.mark.parametrize("protocol", range(pickle.HIGHEST_PROTOCOL + 1))
+def test_copies_and_pickles_are_of_the_layer_that_it_was(protocol: int) -> None:
+    made = layer()
+    made.extra = "kept"  # type: ignore[assignment]
+    for twin in (pickle.loads(pickle.dumps(made, protocol)), copy.deepcopy(made), copy.copy(made)):
+        assert type(twin) is torch.nn.Linear
+        assert twin.weight.equal(made.weight)
+        assert twin.extra == "kept"
+    assert type(made) is quick.QuickLinear
+    assert b"lookupdec" not in pickle.dumps(made, protocol)
+
+
+def test_a_model_saved_whole_needs_nothing_of_this_package(monkeypatch: pytest.MonkeyPatch) -> None:
+    model, file = prepared(monkeypatch, pays=True).model, io.BytesIO()
+    torch.save(model, file)
+    assert b"lookupdec" not in file.getvalue()
+    file.seek(0)
+    read = torch.load(file, weights_only=False)
+    ids = torch.tensor([random_prompt(1)])
+    with torch.no_grad():
+        assert read(ids).logits.equal(model(ids).logits)
+
+
+def quantised(model: Any, **options: Any) -> set[str]:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # PyTorch has deprecated it
+        quantise: Any = torch.ao.quantization.quantize_dynamic
+        small = quantise(model, {torch.nn.Linear}, torch.qint8, **options)
+    return {type(module).__module__ for module in small.modules() if type(module).__name__ == "Linear"}
+
+
+def test_a_prepared_model_is_quantised_as_ever(monkeypatch: pytest.MonkeyPatch) -> None:
+    expected = {"torch.ao.nn.quantized.dynamic.modules.linear"}
+    assert quantised(tiny_model()) == expected
+    assert quantised(prepared(monkeypatch, pays=True).model) == expected
+
+
+def test_the_way_back(monkeypatch: pytest.MonkeyPatch) -> None:
+    model = prepared(monkeypatch, pays=True).model
+    quick.restore(model)
+    assert not any(isinstance(module, quick.QuickLinear) for module in model.modules())
+    assert quantised(model, inplace=True) == {"torch.ao.nn.quantized.dynamic.modules.linear"}
+    again = prepared(monkeypatch, pays=True).model
+    quick.restore(again)
+    assert quick.prepare_quick(again)
+
+
 def test_a_prepared_model_can_still_be_made_bitwise(monkeypatch: pytest.MonkeyPatch) -> None:
     model = prepared(monkeypatch, pays=True).model
     linear = [name for name, module in model.named_modules() if isinstance(module, torch.nn.Linear)]
@@ -227,7 +280,9 @@ def test_a_prepared_model_takes_an_adapter(monkeypatch: pytest.MonkeyPatch) -> N
 
 
 @pytest.mark.model
-def test_the_default_model_is_quick_where_that_pays(default_model: LanguageModel) -> None:
-    layers = [module for module in default_model.model.modules() if isinstance(module, torch.nn.Linear)]
-    are_quick = [type(module) is quick.QuickLinear for module in layers]
-    assert all(are_quick) or not any(are_quick)
+@pytest.mark.parametrize("pays", [True, False])
+def test_the_default_model_is_quick_where_that_pays(monkeypatch: pytest.MonkeyPatch, *, pays: bool) -> None:
+    monkeypatch.setattr(quick, "WORTH_IT", float("inf") if pays else 0.0)
+    model = load(measure_cost=False).model
+    layers = [module for module in model.modules() if isinstance(module, torch.nn.Linear)]
+    assert {type(module) for module in layers} == {quick.QuickLinear if pays else torch.nn.Linear}

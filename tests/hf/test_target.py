@@ -7,12 +7,13 @@ from typing import Any
 
 import pytest
 import torch
-from transformers import Cache, DynamicCache
+from transformers import Cache, DynamicCache, LogitsProcessor
 from transformers.cache_utils import QuantizedLayer
 
 from lookupdec.errors import InputError, UnsupportedCacheError
 from lookupdec.hf import LanguageModel, Settings, custom_generate, generate
-from lookupdec.hf.target import read_with_cache
+from lookupdec.hf.network import read_with_cache
+from lookupdec.hf.passes import FixedPasses
 from tests.hf.drafters import Alternating, Garbage, Known, NaiveCopier
 from tests.hf.tiny import FAMILIES, byte_tokenizer, plain, random_prompt, tiny_model
 
@@ -101,7 +102,7 @@ def test_an_encoder_decoder_model_is_refused_by_name() -> None:
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"use_cache": False}, "leave out use_cache=False"),
+        ({"use_cache": False}, "needs the KV cache: pass use_cache=True"),
         ({"num_beams": 2}, "not for beam search"),
         ({"prompt_lookup_num_tokens": 3}, "not for assisted generation"),
         ({"num_return_sequences": 2, "do_sample": True}, "one sequence at a time, not 2"),
@@ -111,6 +112,53 @@ def test_an_encoder_decoder_model_is_refused_by_name() -> None:
 def test_the_drop_in_refuses_what_it_cannot_do(options: dict[str, Any], message: str) -> None:
     with pytest.raises(InputError, match=message):
         drop_in(tiny_model(), torch.tensor([[1, 2, 3]]), **options)
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"output_attentions": True},
+        {"output_hidden_states": True, "output_scores": True},
+        {"max_new_tokens": torch.tensor(9)},
+        {"max_new_tokens": torch.tensor(9), "prefill_chunk_size": 2},
+    ],
+    ids=str,
+)
+def test_the_drop_in_takes_what_plain_decoding_takes(options: dict[str, Any]) -> None:
+    model, ids = tiny_model(), torch.tensor([random_prompt(2)])
+    passes = FixedPasses(model)
+    for own in (False, True):
+        given = dict(options)
+        if own and "max_new_tokens" not in options:
+            # As the model's own config says it.
+            for name, value in options.items():
+                setattr(model.generation_config, name, value)
+            given = {}
+        usual: dict[str, Any] = {
+            "attention_mask": torch.ones_like(ids),
+            "max_new_tokens": 12,
+            "do_sample": False,
+        }
+        expected = model.generate(ids, **(usual | given))
+        for extra in ({"drafter": NaiveCopier()}, {}, {"passes": passes}):
+            assert model.generate(ids, **(usual | given), custom_generate=custom_generate, **extra).equal(
+                expected
+            )
+
+
+def test_a_model_whose_config_switches_the_cache_off_runs_with_it() -> None:
+    model = tiny_model("mpt", 0, d_model=32, n_heads=4, n_layers=3)
+    assert model.config.use_cache is False
+    with pytest.raises(InputError, match="pass use_cache=True"):
+        drop_in(model, torch.tensor([[1, 2, 3]]))
+    prompt = random_prompt(2)
+    expected = plain(model, prompt, max_new_tokens=20, do_sample=False)
+    options = {"max_new_tokens": 20, "do_sample": False, "use_cache": True}
+    assert plain(model, prompt, **options, custom_generate=custom_generate) == expected
+    assert (
+        list(generate(LanguageModel(model, byte_tokenizer()), prompt, Settings(max_new_tokens=20)).ids)
+        == expected
+    )
 
 
 def test_the_drop_in_refuses_a_batch_and_a_misspelt_option() -> None:
@@ -254,6 +302,53 @@ def test_a_cache_of_the_callers_own_is_continued(family: str) -> None:
             ids = torch.cat([result.sequences, torch.tensor([[5, 6, 7]])], dim=-1)
         outputs.append((ids.tolist(), [layer.keys.shape for layer in cache.layers], cache.get_seq_length()))
     assert outputs[0] == outputs[1]
+
+
+class Broken(Exception):
+    """What a callback raises."""
+
+
+class BreaksOff(LogitsProcessor):  # type: ignore[misc, no-untyped-call, unused-ignore]
+    """Serves as a logits processor or as a stopping criterion, and raises at its n-th call."""
+
+    def __init__(self, calls: int) -> None:
+        self.left = calls
+        self.ids = torch.empty(0)
+
+    def __call__(self, input_ids: torch.Tensor, scores: Any) -> Any:
+        self.left -= 1
+        if not self.left:
+            self.ids = input_ids.clone()
+            raise Broken
+        return scores
+
+    def as_criterion(self, input_ids: torch.Tensor, _scores: Any, **_: Any) -> torch.Tensor:
+        self(input_ids, None)
+        return torch.tensor([False])
+
+
+@pytest.mark.parametrize("where", ["stopping_criteria", "logits_processor"])
+@pytest.mark.parametrize("family", ["llama", "mistral", "gemma3_text"])
+def test_a_cache_is_left_as_plain_decoding_does_where_a_callback_raises(family: str, where: str) -> None:
+    model, prompt = tiny_model(family, 3), (random_prompt(5) * 2)[:20]
+    text = plain(model, prompt, max_new_tokens=30, do_sample=False)
+    for calls in (1, 2, 5, 9):
+        left = []
+        for extra in ({}, {"custom_generate": custom_generate, "drafter": Known(text, most=9)}):
+            cache: Any = DynamicCache(config=model.config)
+            callback, keyword = BreaksOff(calls), {cache_keyword(model): cache}
+            given = callback if where == "logits_processor" else callback.as_criterion
+            options: dict[str, Any] = {"max_new_tokens": 30, "do_sample": False}
+            with pytest.raises(Broken):
+                plain(model, prompt, **options, **keyword, **{where: [given]}, **extra)
+            layers = [(layer.keys.shape, getattr(layer, "record_past", False)) for layer in cache.layers]
+            left.append((cache.get_seq_length(), layers, callback.ids.tolist()))
+            # It can be continued.
+            options["max_new_tokens"] = 50 - callback.ids.shape[1]
+            if cache.get_seq_length() < callback.ids.shape[1]:
+                continued = plain(model, callback.ids[0].tolist(), **options, **keyword)
+                assert callback.ids[0, 20:].tolist() + continued == text
+        assert left[0] == left[1]
 
 
 @pytest.mark.parametrize(("cached", "new"), [(5, 8), (16, 3), (4, 4)])

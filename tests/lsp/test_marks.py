@@ -1,5 +1,7 @@
 """Instructions in the text, and which piece of it is meant."""
 
+from typing import Any
+
 import pytest
 
 from lookupdec.lsp.marks import Piece, piece_of
@@ -8,7 +10,7 @@ CODE = "import os\n\n# lookupdec: use pathlib\ndef one():\n    return os\n\ndef 
 ONE = "def one():\n    return os"
 
 
-def piece(text: str, selected: str, **options: bool):
+def piece(text: str, selected: str, **options: Any):
     start = text.index(selected)
     return piece_of(text, start, start + len(selected), **options)
 
@@ -57,6 +59,31 @@ def test_other_lines_are_text(line):
     text = f"{line}\nsecond line\n"
     found = piece(text, "second line")
     assert (found.instruction, found.text) == ("", text)
+
+
+@pytest.mark.parametrize(("mark", "language"), [('"', "vim"), ("'", "vb"), ("!", "fortran")])
+def test_a_quote_begins_a_comment_in_its_own_language_alone(mark, language):
+    text = f"{mark} lookupdec: be brief\nsecond line\n"
+    assert piece(text, "second line", language=language).instruction == "be brief"
+    for other in ("python", "fortran" if language == "vim" else "vim", None):
+        assert piece(text, "second line", language=other).text == text
+
+
+def test_a_string_of_a_program_is_no_instruction():
+    text = 'LOG = [\n    "lookupdec: no return",\n    "return b",\n]\n'
+    found = piece_of(text, 0, len(text), language="python")
+    assert (found.instruction, found.text) == ("", text)
+
+
+@pytest.mark.timeout(10)
+@pytest.mark.parametrize(
+    "line",
+    ["# lookupdec: a{}b", "{}#{}", "# lookupdec:{}", "#{}lookupdec: a", "# @edit a{}", "/* lookupdec: a{}"],
+)
+@pytest.mark.parametrize("filler", [" ", "-", "*", "*/ ", "-> "])
+def test_a_long_line_is_read_at_once(line, filler):
+    text = f"{line.replace('{}', filler * 20_000)}\nsecond line\n"
+    piece(text, "second line", prose=True)
 
 
 def test_prose_needs_no_comment_mark():
@@ -121,7 +148,8 @@ def test_all_of_a_text_loses_its_marks_and_needs_no_selection():
 def test_line_endings_and_a_byte_order_mark_stay():
     text = "\ufeff# lookupdec: be brief\r\nfirst\r\nsecond\r\n"
     found = piece(text, "first")
-    assert (found.prefix, found.text, chosen(found)) == ("\ufeff", "first\r\nsecond\r\n", "first")
+    assert (found.text, chosen(found)) == ("\ufefffirst\r\nsecond\r\n", "first")
+    assert piece_of(text, 0, len(text)).selection is None
 
 
 def test_a_selection_that_begins_inside_the_mark():
@@ -129,7 +157,7 @@ def test_a_selection_that_begins_inside_the_mark():
     assert (found.instruction, chosen(found)) == ("use pathlib", "def one():")
 
 
-@pytest.mark.parametrize("text", ["x", "x\n", "# lookupdec: y", "\ufeff", ""])
+@pytest.mark.parametrize("text", ["x", "x\n", "# lookupdec: y", "\ufeff", "", "x\r\n# lookupdec: y\n"])
 def test_the_smallest_texts(text):
     for start in range(len(text) + 1):
         for end in range(start, len(text) + 1):

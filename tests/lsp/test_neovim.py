@@ -19,7 +19,7 @@ pytestmark = pytest.mark.skipif(shutil.which("nvim") is None, reason="nvim is no
 PRELUDE = """
 local said = {}
 vim.notify = function(message) table.insert(said, message) end
-local function until_true(what) assert(vim.wait(20000, what, 20), vim.inspect(said)) end
+local function until_true(what) assert(vim.wait(240000, what, 20), vim.inspect(said)) end
 local function text() return table.concat(vim.api.nvim_buf_get_lines(0, 0, -1, false), "\\n") .. "\\n" end
 local function is_running()
   local client = vim.lsp.get_clients({ bufnr = 0, name = "lookupdec" })[1]
@@ -54,7 +54,7 @@ def neovim(tmp_path, text: str, steps: str, **options: object):
         env=environment,
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=300,
         stdin=subprocess.DEVNULL,
     )
     assert done.returncode == 0, done.stderr
@@ -108,21 +108,24 @@ def test_an_instruction_in_the_text_is_one_undo_step(tmp_path):
 
 
 def test_stop_ends_an_edit_and_a_change_ends_one(tmp_path):
-    passes = tmp_path / "passes"
+    # After three passes each waits for the gate. The second edit begins once the first one's generation has ended.
     steps = """
-    local file = vim.fs.joinpath(vim.fs.dirname(vim.env.FILE), "passes")
-    local function passes() return vim.fn.filereadable(file) == 1 and #vim.fn.readfile(file) or 0 end
+    local folder = vim.fs.dirname(vim.env.FILE)
+    local file, gate = vim.fs.joinpath(folder, "passes"), vim.fs.joinpath(folder, "gate")
+    local function passes() return vim.fn.filereadable(file) == 1 and vim.fn.readfile(file) or {} end
     vim.cmd("%Lookup tell")
-    until_true(function() return passes() > 2 end)
+    until_true(function() return #passes() == 3 end)
     vim.cmd("LookupStop")
-    vim.wait(300)
-    local stopped = passes()
-    vim.wait(500)
-    assert(passes() <= stopped, "it goes on")
+    local params = vim.lsp.util.make_range_params(0, "utf-16")
+    params.context = { diagnostics = {} }
+    assert(vim.lsp.buf_request_sync(0, "textDocument/codeAction", params, 240000), "no answer after the stop")
+    vim.fn.writefile({}, gate)
+    until_true(function() return #passes() == 4 end)
+    vim.fn.delete(gate)
     vim.cmd("%Lookup tell")
-    until_true(function() return passes() > stopped + 2 end)
+    until_true(function() return vim.deep_equal(passes(), { "0", "1", "2", "3", "0", "1", "2" }) end)
     vim.api.nvim_buf_set_lines(0, 0, 0, false, { "more" })
     until_true(function() return #said > 0 or vim.fn.execute("messages"):find("changed meanwhile") end)
     """
-    result = neovim(tmp_path, LONG, steps, delay=0.05, passes=str(passes))
+    result = neovim(tmp_path, LONG, steps, gate=str(tmp_path / "gate"), passes=str(tmp_path / "passes"))
     assert result["text"] == "more\n" + LONG

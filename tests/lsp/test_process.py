@@ -9,10 +9,11 @@ import sys
 import pytest
 from lsprotocol import types
 
-from tests.lsp.client import ROOT, URI, Editor, editing, ended, in_loop, launched
+from tests.lsp.client import ROOT, SECONDS, URI, Editor, editing, ended, in_loop, launched
 
 LONG = "".join(f"line {number} of a text\n" for number in range(100))
-SLOW = {"delay": 0.1}
+NEVER = str(ROOT / "never" / "there")
+UNENDING = {"gate": NEVER}
 
 
 async def generating(editor: Editor) -> asyncio.Future[object]:
@@ -28,7 +29,7 @@ async def generating(editor: Editor) -> asyncio.Future[object]:
 
 @in_loop
 async def test_shutdown_and_exit_end_a_generation():
-    async with editing(SLOW) as editor:
+    async with editing(UNENDING) as editor:
         editor.open(LONG)
         answer = editor.start("lookupdec.rewrite", instruction="Tell.")
         await editor.until(editor.reports)
@@ -38,27 +39,27 @@ async def test_shutdown_and_exit_end_a_generation():
 
 @in_loop
 async def test_exit_without_shutdown_ends_the_server_with_1():
-    editor = await launched(SLOW)
+    editor = await launched(UNENDING)
     answer = await generating(editor)
     editor.exit(None)
-    assert await asyncio.wait_for(editor.process.wait(), 5) == 1
+    assert await asyncio.wait_for(editor.process.wait(), SECONDS) == 1
     assert await ended(editor) == b""
     assert answer.exception() is not None
 
 
-@pytest.mark.parametrize("load", [0, 30])
+@pytest.mark.parametrize("options", [UNENDING, {"load": NEVER}], ids=["generating", "loading"])
 @in_loop
-async def test_the_server_ends_when_the_editor_dies(load):
-    editor = await launched(SLOW | {"load": load})
+async def test_the_server_ends_when_the_editor_dies(options):
+    editor = await launched(options)
     answer = None
-    if load:
+    if "load" in options:
         await editor.initialize_async(types.InitializeParams(types.ClientCapabilities()))
         editor.initialized(types.InitializedParams())
     else:
         answer = await generating(editor)
     assert editor.process.stdin is not None
     editor.process.stdin.close()
-    assert await asyncio.wait_for(editor.process.wait(), 5) == 1
+    assert await asyncio.wait_for(editor.process.wait(), SECONDS) == 1
     assert await ended(editor) == b""
     assert answer is None or answer.exception() is not None
 
@@ -82,7 +83,7 @@ async def test_one_editor_may_connect_through_a_port_and_a_browser_may_not():
             assert answer.server_info is not None and answer.server_info.name == "lookupdec"
             await editor.shutdown_async(None)
             editor.exit(None)
-            assert await asyncio.to_thread(process.wait, 5) == 0
+            assert await asyncio.to_thread(process.wait, SECONDS) == 0
             await editor.stop()  # type: ignore[no-untyped-call]
             assert editor.protocol.writer is not None
             editor.protocol.writer.close()
@@ -99,7 +100,7 @@ def command(*arguments: str, code: str = "") -> subprocess.CompletedProcess[str]
         capture_output=True,
         text=True,
         input="",
-        timeout=60,
+        timeout=SECONDS,
     )
 
 

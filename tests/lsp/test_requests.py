@@ -7,7 +7,8 @@ import pytest
 from lsprotocol import types
 from pygls.exceptions import JsonRpcException
 
-from tests.lsp.client import URI, as_json, editing, in_loop, selection
+from tests.lsp.client import SECONDS, URI, as_json, editing, in_loop, selection
+from tests.lsp.scripted_server import FREE_PASSES
 
 TEXT = "def one():\n    return 1\n\n\ndef two():\n    return 2\n"
 TWO = as_json(selection((4, 0), (5, 12)))
@@ -60,8 +61,8 @@ async def test_an_instruction_in_the_text_stays_where_nothing_came_of_it():
 
 @pytest.mark.parametrize("how", ["changed", "closed", "reopened"])
 @in_loop
-async def test_a_document_that_changed_meanwhile_is_left_alone(how):
-    async with editing(YIELD | {"delay": 0.03}) as editor:
+async def test_a_document_that_changed_meanwhile_is_left_alone(how, tmp_path):
+    async with editing(YIELD | {"gate": str(tmp_path / "never")}) as editor:
         editor.open(LONG)
         answer = editor.start("lookupdec.rewrite", instruction="Yield.")
         await editor.until(editor.reports)
@@ -73,7 +74,7 @@ async def test_a_document_that_changed_meanwhile_is_left_alone(how):
             )
         if how == "reopened":
             editor.open(LONG + "more\n")
-        result = await answer
+        result = await asyncio.wait_for(answer, SECONDS)
         assert "changed meanwhile" in result["reason"]
         assert editor.shown == [f"lookupdec: {result['reason']}"]
         assert editor.edits == []
@@ -95,12 +96,15 @@ async def test_a_change_while_the_editor_asks_ends_the_request():
 
 
 @in_loop
-async def test_a_summary_goes_on_while_the_document_changes():
-    async with editing({"delay": 0.03}) as editor:
+async def test_a_summary_goes_on_while_the_document_changes(tmp_path):
+    gate = tmp_path / "gate"
+    async with editing({"gate": str(gate)}) as editor:
         editor.open(LONG)
         answer = editor.start("lookupdec.summarize")
         await editor.until(editor.reports)
         editor.change(URI, LONG + "more\n")
+        await editor.actions(selection((0, 0), (1, 0)))  # answered after the change was heard
+        gate.touch()
         assert (await answer)["summary"] == LONG.strip()
 
 
@@ -126,9 +130,8 @@ async def test_an_edit_that_the_editor_refuses_is_said_to_be():
 @pytest.mark.parametrize("how", ["request", "progress"])
 @in_loop
 async def test_a_cancelled_request_stops_within_a_pass(how, tmp_path):
-    passes = tmp_path / "passes"
-    delay = 0.1
-    async with editing({"delay": delay, "passes": str(passes)}) as editor:
+    passes, gate = tmp_path / "passes", tmp_path / "gate"
+    async with editing({"gate": str(gate), "passes": str(passes)}) as editor:
         editor.open(LONG)
         answer = editor.start("lookupdec.rewrite", request="mine", instruction="Tell.")
         await editor.until(editor.reports)
@@ -139,23 +142,26 @@ async def test_a_cancelled_request_stops_within_a_pass(how, tmp_path):
         else:
             editor.window_work_done_progress_cancel(types.WorkDoneProgressCancelParams(editor.bars[-1].token))
             assert (await answer)["reason"] == "cancelled"
-        done = len(passes.read_text().splitlines())
-        await asyncio.sleep(4 * delay)
-        assert len(passes.read_text().splitlines()) <= done + 1
         await editor.until(lambda: editor.bars[-1].value.kind == "end")
+        gate.touch()
+        assert (await editor.command("lookupdec.summarize"))["summary"]
+        # The pass that waited was the last before those of the summary.
+        numbers = [int(line) for line in passes.read_text().split()]
+        assert numbers.index(0, 1) <= FREE_PASSES + 1
         assert editor.texts[URI] == LONG and editor.edits == []
 
 
 @in_loop
 async def test_a_request_that_waits_can_be_cancelled(tmp_path):
-    passes = tmp_path / "passes"
-    async with editing(YIELD | {"load": 1.0, "passes": str(passes)}) as editor:
+    passes, load = tmp_path / "passes", tmp_path / "load"
+    async with editing(YIELD | {"load": str(load), "passes": str(passes)}) as editor:
         editor.open(TEXT)
         answer = editor.start("lookupdec.rewrite", request="mine", instruction="Yield.")
         await editor.until(lambda: len(editor.bars) == 2)
         editor.cancel_request(types.CancelParams("mine"))
         with pytest.raises(JsonRpcException, match="cancel"):
             await answer
+        load.touch()
         await editor.until(lambda: [bar.value.kind for bar in editor.bars].count("end") == 2)
         assert (await editor.command("lookupdec.summarize"))["summary"]
         assert passes.read_text().split().count("0") == 1
@@ -177,30 +183,34 @@ async def test_an_answer_to_a_question_of_the_past_is_let_be():
 
 @in_loop
 async def test_a_newer_request_replaces_the_older_one_on_the_same_document(tmp_path):
-    passes = tmp_path / "passes"
-    async with editing(YIELD | {"delay": 0.03, "passes": str(passes)}) as editor:
+    gate = tmp_path / "gate"
+    async with editing(YIELD | {"gate": str(gate)}) as editor:
         editor.open(TEXT * 20)
         older = editor.start("lookupdec.rewrite", instruction="Old.")
         await editor.until(editor.reports)
-        newer = await editor.command("lookupdec.edit", range=TWO, instruction="New.")
+        newer = editor.start("lookupdec.edit", range=TWO, instruction="New.")
         assert (await older)["reason"] == "replaced by a newer request"
-        assert newer["applied"]
+        gate.touch()
+        assert (await newer)["applied"]
         assert editor.texts[URI] == TEXT.replace("return 2", "yield 2") + TEXT * 19
         assert len(editor.edits) == 1
 
 
 @in_loop
 async def test_requests_on_two_documents_run_one_after_the_other(tmp_path):
-    passes = tmp_path / "passes"
+    passes, gate = tmp_path / "passes", tmp_path / "gate"
     other = "file:///somewhere/other.py"
-    async with editing(YIELD | {"delay": 0.02, "passes": str(passes)}) as editor:
+    async with editing(YIELD | {"gate": str(gate), "passes": str(passes)}) as editor:
         editor.open(TEXT)
         editor.open(TEXT, other)
-        results = await asyncio.gather(
-            editor.command("lookupdec.rewrite", instruction="Yield."),
-            editor.command("lookupdec.rewrite", instruction="Yield.", uri=other),
-        )
-        assert all(result["applied"] for result in results)
+        answers = [
+            editor.start("lookupdec.rewrite", instruction="Yield."),
+            editor.start("lookupdec.rewrite", instruction="Yield.", uri=other),
+        ]
+        await editor.until(lambda: [bar.value.kind for bar in editor.bars].count("begin") == 3)
+        await editor.until(editor.reports)
+        gate.touch()
+        assert all([(await answer)["applied"] for answer in answers])
         numbers = [int(line) for line in passes.read_text().split()]
         assert numbers == [*range(len(numbers) // 2)] * 2
 
@@ -216,12 +226,14 @@ async def test_two_requests_in_a_row_build_on_each_other():
 
 
 @in_loop
-async def test_a_request_waits_for_the_model():
-    async with editing(YIELD | {"load": 1.0}) as editor:
+async def test_a_request_waits_for_the_model(tmp_path):
+    load = tmp_path / "load"
+    async with editing(YIELD | {"load": str(load)}) as editor:
         editor.open(TEXT)
         answer = editor.start("lookupdec.rewrite", instruction="Yield.")
         assert len(await editor.actions(selection((0, 0), (1, 0)))) == 3
         assert not answer.done()
+        load.touch()
         assert (await answer)["applied"]
         begun = [bar.value.message for bar in editor.bars if bar.value.kind == "begin"]
         assert sorted(begun) == ["loading the model", "waiting for the model"]
@@ -259,6 +271,30 @@ async def test_a_bad_request_is_one_line_with_the_remedy():
             result = await editor.command(command, **argument)
             assert not result["applied"]
             assert message in editor.shown[0] and "\n" not in editor.shown[0]
+
+
+@pytest.mark.parametrize("language", ["python", "markdown"])
+@in_loop
+async def test_a_rewrite_of_a_range_leaves_the_rest_alone(language):
+    async with editing(YIELD) as editor:
+        editor.open("return 1\n\nreturn 2\n\nreturn 3\n", language=language)
+        lines = as_json(selection((2, 0), (2, 8)))
+        assert (await editor.command("lookupdec.rewrite", range=lines, instruction="Yield."))["applied"]
+        assert editor.texts[URI] == "return 1\n\nyield 2\n\nreturn 3\n"
+
+
+@in_loop
+async def test_a_request_that_is_refused_does_not_end_another(tmp_path):
+    async with editing(YIELD | {"delay": 0.3, "passes": str(tmp_path / "passes")}) as editor:
+        editor.open(TEXT)
+        answer = editor.start("lookupdec.rewrite", instruction="Yield.")
+        await editor.until(lambda: (tmp_path / "passes").exists())
+        blank = as_json(selection((2, 0), (2, 0)))
+        for given in ({"version": 99, "instruction": "x"}, {"range": blank, "instruction": "x"}):
+            assert not (await editor.command("lookupdec.edit", range=given.pop("range", TWO), **given))[
+                "applied"
+            ]
+        assert (await answer)["applied"]
 
 
 @in_loop

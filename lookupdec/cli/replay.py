@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import math
 from collections.abc import Callable, Mapping, Sequence
@@ -23,8 +24,10 @@ from rich.progress import (
 )
 from rich.table import Table
 
+from lookupdec.cli.common import one_line_errors
 from lookupdec.decode import Drafter, PlainDrafter
-from lookupdec.errors import FileError, InputError, LookupDecError
+from lookupdec.errors import InputError
+from lookupdec.files import check_writable, write_atomically
 from lookupdec.replay import ReplayResult, Trace, best_speedup, copy_limit, load_traces, replay
 from lookupdec.stats import Stats
 
@@ -80,7 +83,7 @@ def replay_command(
 
     Ends with one JSON line that holds every figure.
     """
-    try:
+    with one_line_errors(stopped="stopped"):
         _check(alpha, plot)
         chosen = contenders(drafter or [DrafterName.LOOKUPDEC], past_outputs=past_outputs)
         loaded = load_traces(traces, limit)
@@ -89,9 +92,6 @@ def replay_command(
         if plot is not None:
             drawn = curves(chosen, results, loaded, with_reference=reference, quiet=as_json)
             save_plot(plot, drawn, list(limits.values()))
-    except LookupDecError as error:
-        Console(stderr=True).print(f"error: {error}", markup=False, highlight=False, soft_wrap=True)
-        raise typer.Exit(2) from error
     best = best_speedup(limits.values(), alpha)
     if not as_json:
         console = _console()
@@ -233,10 +233,9 @@ def save_plot(file: Path, drawn: Curves, limits: Sequence[ReplayResult]) -> None
     axes.plot(_PLOTTED_ALPHAS, highest, "k--", label="copy limit")
     _label(axes)
     figure.legend(loc="outside right upper", fontsize="small")
-    try:
-        figure.savefig(file, format="png", dpi=150)
-    except OSError as error:
-        raise FileError(f"{file}: cannot be written ({error.strerror or error})") from error
+    image = io.BytesIO()
+    figure.savefig(image, format="png", dpi=150)
+    write_atomically(file, image.getvalue())
 
 
 def _label(axes: Axes) -> None:
@@ -257,10 +256,7 @@ def _check(alpha: float, plot: Path | None) -> None:
         import matplotlib  # noqa: F401
     except ImportError as error:
         raise InputError("--plot needs matplotlib: pip install matplotlib") from error
-    if not plot.parent.is_dir():
-        raise FileError(f"{plot}: cannot be written (no folder {plot.parent})")
-    if plot.is_dir():
-        raise FileError(f"{plot}: cannot be written (it is a folder)")
+    check_writable(plot)
 
 
 def _console() -> Console:

@@ -9,14 +9,14 @@ import pytest
 import typer
 from typer.testing import CliRunner, Result
 
-from lookupdec import replay_cli
+import lookupdec.cli.replay as replay_module
 from lookupdec.decode import PlainDrafter
 from lookupdec.replay import Trace
 from tests.test_replay import make_trace
 
 RUNNER = CliRunner()
 APP = typer.Typer()
-APP.command("replay")(replay_cli.replay_command)
+APP.command("replay")(replay_module.replay_command)
 
 PROMPT = [9, *range(20, 50)]
 OUTPUT = [*range(20, 50), 0]
@@ -29,7 +29,7 @@ def recorded(monkeypatch: pytest.MonkeyPatch) -> list[Trace]:
         make_trace(PROMPT, OUTPUT, slice(1, 31)),
         make_trace(PROMPT, [*OUTPUT[:10], *OUTPUT], slice(1, 31)),
     ]
-    monkeypatch.setattr(replay_cli, "load_traces", lambda _path, limit: traces[:limit])
+    monkeypatch.setattr(replay_module, "load_traces", lambda _path, limit: traces[:limit])
     return traces
 
 
@@ -97,11 +97,13 @@ class TestPlot:
 
     def test_missing_folder_is_refused_before_the_work(self, tmp_path: Path) -> None:
         pytest.importorskip("matplotlib")
-        assert_refused(run("--drafter", "plain", "--plot", str(tmp_path / "no" / "out.png")), "no folder")
+        assert_refused(
+            run("--drafter", "plain", "--plot", str(tmp_path / "no" / "out.png")), "folder does not exist"
+        )
 
     def test_a_folder_in_the_way_is_refused(self, tmp_path: Path) -> None:
         pytest.importorskip("matplotlib")
-        assert_refused(run("--drafter", "plain", "--plot", str(tmp_path)), "it is a folder")
+        assert_refused(run("--drafter", "plain", "--plot", str(tmp_path)), "is a directory")
 
     def test_a_drafter_that_adapts_runs_at_every_alpha(self, recorded: Sequence[Trace]) -> None:
         alphas: list[float] = []
@@ -110,9 +112,9 @@ class TestPlot:
             alphas.append(alpha)
             return PlainDrafter()
 
-        chosen = [replay_cli.Contender("adapting", make, adapts=True)]
-        results = replay_cli.run(chosen, recorded, 0.5, with_reference=False, quiet=True)
-        drawn = replay_cli.curves(chosen, results, recorded, with_reference=False, quiet=True)
+        chosen = [replay_module.Contender("adapting", make, adapts=True)]
+        results = replay_module.run(chosen, recorded, 0.5, with_reference=False, quiet=True)
+        drawn = replay_module.curves(chosen, results, recorded, with_reference=False, quiet=True)
         assert [alpha for alpha, _ in drawn["adapting"]] == alphas[1:]
         assert len(alphas) > 3
 
