@@ -78,6 +78,8 @@ HAZARD_MEMORY = 0.8  # of the smoothed hazard along a draft
 # The least survival, in costs of a token. Where little is known the best of several estimates is too high, and
 # a guess worth hardly more than it costs is not worth a wider pass: 1.5 drafts twice as much for 0.1 % less.
 LEAST_GAIN = 2.5
+# Below this no estimate is good enough to say that a guess is worth anything, however little a token costs.
+LEAST_CHANCE = 0.015
 
 
 @njit(cache=True, nogil=True)
@@ -186,6 +188,12 @@ def step_steadily(states: Int32Array, past_states: Int32Array, ahead: Int64Array
 
 
 @njit(cache=True, nogil=True)
+def is_expected(now: Int64Array) -> bool:
+    """Return whether there is a reference, which an output begins with, whatever the prompt ends with."""
+    return now[REFERENCE_STOP] > now[REFERENCE_START]
+
+
+@njit(cache=True, nogil=True)
 def propose(
     draft: Int32Array,
     sources: UInt8Array,
@@ -227,7 +235,7 @@ def propose(
     hazard = -1.0
     phrase_size = phrase.size
     size = meta[N_TOKENS]
-    least = min(LEAST_GAIN * per_token, max(0.9, per_token))
+    least = min(max(LEAST_GAIN * per_token, LEAST_CHANCE), max(0.9, per_token))
     highest_stop = max(stops[0], least)
     drafted = 0
     estimated_place, estimated_logit, age = NONE, 0.0, 0
@@ -247,10 +255,8 @@ def propose(
             chance = chance_of(estimated_logit + vocabulary_logit(token, ahead, tables, weights, best))
         else:
             token, flags, chance = best_option(own, past, model, ahead, draft, drafted, scratch)
-            if drafted == 0 and size == now[PROMPT_STOP] and now[REFERENCE_STOP] > now[REFERENCE_START]:
-                # Nothing is written: whatever the prompt ends with, a reference is expected to come back.
-                if not flags & AT_CURSOR or chance < EXPECTED:
-                    token, flags, chance = text[now[CURSOR]], AT_CURSOR, EXPECTED
+            if drafted == 0 and size == now[PROMPT_STOP] and chance < EXPECTED and is_expected(now):
+                token, flags, chance = text[now[CURSOR]], AT_CURSOR, EXPECTED
             if drafted < phrase_size:
                 rate = (phrase_rate[1] + 9.0) / (phrase_rate[0] + 10.0)
                 if token == NONE or rate > chance:
