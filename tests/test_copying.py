@@ -13,6 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lookupdec import _copying as copying
+from lookupdec import _cursor as cursor
 from lookupdec import _drafting as drafting
 from lookupdec import _kernels as kernels
 from lookupdec import _replacements as replacements
@@ -39,16 +40,16 @@ class TestOracles:
     @given(texts, st.integers(0, 40), st.integers(0, 40), st.integers(0, 30))
     def test_common_suffix(self, text: list[int], first: int, second: int, limit: int) -> None:
         first, second = min(first, len(text)), min(second, len(text))
-        found = copying.common_suffix(np.array(text, np.int32), first, second, limit)
+        found = cursor.common_suffix(np.array(text, np.int32), first, second, limit)
         assert found == slow_common_suffix(text, first, second, limit)
 
     @given(st.lists(st.integers(0, 3), min_size=2, max_size=900), st.floats(0, 1))
     def test_search_near(self, text: list[int], where: float) -> None:
         size = len(text)
         anchor = int(where * (size - 1))
-        places = range(max(1, anchor - copying.SEARCH_BACK), min(anchor + copying.SEARCH_AHEAD, size - 1))
-        found, worth = copying.search_near(np.array(text, np.int32), size, anchor, size - 1)
-        expected, expected_worth = slow_search_near(text, anchor, places, copying.MAX_COMPARED)
+        places = range(max(1, anchor - cursor.SEARCH_BACK), min(anchor + cursor.SEARCH_AHEAD, size - 1))
+        found, worth = cursor.search_near(np.array(text, np.int32), size, anchor, size - 1)
+        expected, expected_worth = slow_search_near(text, anchor, places, cursor.MAX_COMPARED)
         assert worth == expected_worth
         if expected >= 0:  # of two places equally near either will do
             assert slow_common_suffix(text, found, size, 24) == slow_common_suffix(text, expected, size, 24)
@@ -271,10 +272,11 @@ class TestEnds:
     [
         (survival, [kernels]),
         (replacements, [kernels, survival]),
-        (copying, [kernels, survival, replacements]),
-        (drafting, [kernels, survival, replacements, copying]),
+        (cursor, [kernels, survival, replacements]),
+        (copying, [kernels, survival, replacements, cursor]),
+        (drafting, [kernels, survival, replacements, cursor, copying]),
     ],
-    ids=["survival", "replacements", "copying", "drafting"],
+    ids=["survival", "replacements", "cursor", "copying", "drafting"],
 )
 def test_kernels_kept_compiled_are_those_of_all_their_files(
     module: ModuleType, compiled_in: list[ModuleType]
