@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import inspect
 import threading
 from dataclasses import replace
 from typing import Any
 
 import pytest
 import torch
+from transformers import Phi3ForCausalLM
 
 from lookupdec.errors import InputError
 from lookupdec.hf import PrefixCache, Settings, custom_generate, fixed_width, generate
@@ -42,7 +44,13 @@ MODELS: dict[str, tuple[str, dict[str, Any]]] = {
 }
 
 
+# Up to 5.19, plain decoding drops the cache where these models change and goes on with the last token alone.
+LOSES_TEXT = "next_sequence_length" not in inspect.getsource(Phi3ForCausalLM.prepare_inputs_for_generation)
+
+
 def turning(kind: str, seed: int = 0) -> Any:
+    if LOSES_TEXT and kind in ("reads anew", "mscale"):
+        pytest.skip("this version of transformers loses the text of such models")
     family, options = MODELS[kind]
     return tiny_model(family, seed, **options)
 
