@@ -1,15 +1,17 @@
 import io
 import re
+import threading
 
 import pytest
 from rich.console import Console
+from rich.live import Live
 
 from lookupdec.cli.show import print_diff, speed, stream_view, waiting
 from lookupdec.edit import Editor
 from lookupdec.edit.engine import Chunk
 from lookupdec.edit.results import total
-from lookupdec.stats import Stats
-from tests.edit.scripted import ScriptedEngine
+from lookupdec.stats import Stats, Step
+from tests.edit.scripted import ScriptedChunk, ScriptedEngine
 
 CYAN, YELLOW = "\x1b[36m", "\x1b[1;33m"
 
@@ -59,6 +61,32 @@ def test_every_line_is_printed_once_above_the_progress(refreshed):
     lines = [line for line in plain_lines(output) if line.startswith("line number")]
     assert lines == [f"line number {number}" for number in range(40)]
     assert plain_lines(output)[-1] == "the end"
+
+
+def test_no_thread_writes_beside_the_view_and_it_refreshes_twelve_times_a_second(monkeypatch):
+    now, console = 1.0, terminal()
+    monkeypatch.setattr("lookupdec.cli.show.perf_counter", lambda: now)
+    refreshes, threads = 0, threading.active_count()
+    refresh = Live.refresh
+
+    def counted(live: Live) -> None:
+        nonlocal refreshes
+        refreshes += 1
+        refresh(live)
+
+    monkeypatch.setattr(Live, "refresh", counted)
+    with stream_view(console, lambda _ids: "") as view:
+        assert view is not None
+        assert threading.active_count() == threads
+        before = refreshes
+        for number in range(100):
+            step = Step((number,), drafted=0, accepted=0, sources=())
+            view(ScriptedChunk(f"line {number}\n", step, Stats(), None))
+            now += 0.01
+        assert 11 <= refreshes - before <= 13
+    assert [line for line in plain_lines(shown(console)) if line[:4] == "line"] == [
+        f"line {number}" for number in range(100)
+    ]
 
 
 def test_a_file_cannot_drive_the_terminal():

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from time import perf_counter
 
-from rich.console import Console, Group
+from rich.console import Console, Group, RenderableType
 from rich.live import Live
 from rich.text import Text
 
@@ -14,6 +14,7 @@ from lookupdec.edit.engine import Chunk
 from lookupdec.stats import Stats
 
 _COPIED, _WRITTEN = "cyan", "bold yellow"
+_REFRESH_SECONDS = 1 / 12
 _DIFF_STYLES = {"+": "green", "-": "red", "@": "cyan"}
 
 # Control characters as their visible symbols: a file must not be able to drive the terminal.
@@ -22,15 +23,20 @@ _VISIBLE |= dict.fromkeys(range(0x80, 0xA0), 0xFFFD)
 
 
 class StreamView:
-    """Prints whole lines above, and keeps the unfinished line and the progress at the bottom."""
+    """Prints whole lines above, and keeps the unfinished line and the progress at the bottom.
+
+    Refreshes the screen itself, now and then when a chunk comes: a thread that did would print lines twice.
+    """
 
     def __init__(self, live: Live, decode: Callable[[Sequence[int]], str]) -> None:
         self._live = live
         self._decode = decode
+        self._finished: list[Text] = []
         self._line = Text()
         # Counted here, since a text that is edited in parts has an answer, and so its own counts, for each.
         self._stats = Stats(prefills=0)
         self._began = perf_counter()
+        self._refreshed = 0.0
 
     def __call__(self, chunk: Chunk) -> None:
         """Show one chunk."""
@@ -41,14 +47,22 @@ class StreamView:
         for text, style in self._spans(chunk):
             self._line.append(text.translate(_VISIBLE), style)
         *finished, self._line = self._line.split("\n", allow_blank=True)
-        if finished:
-            self._live.console.print(Text("\n").join(finished), soft_wrap=True)
-        elapsed = perf_counter() - self._began
-        self._live.update(Group(self._line, Text(speed(self._stats, elapsed), style="dim")))
+        self._finished += finished
+        now = perf_counter()
+        if now - self._refreshed >= _REFRESH_SECONDS:
+            self._refreshed = now
+            self._refresh(Group(self._line, Text(speed(self._stats, now - self._began), style="dim")))
 
     def close(self) -> None:
         """Leave the unfinished line behind, and no progress line."""
-        self._live.update(self._line)
+        self._refresh(self._line)
+
+    def _refresh(self, bottom: RenderableType) -> None:
+        with self._live.console:  # gathers what is written, so that it comes to the screen at once
+            if self._finished:
+                self._live.console.print(Text("\n").join(self._finished), soft_wrap=True)
+                self._finished.clear()
+            self._live.update(bottom, refresh=True)
 
     def _spans(self, chunk: Chunk) -> Iterator[tuple[str, str]]:
         """Cut a chunk's text where the copied tokens end."""
@@ -70,7 +84,7 @@ def stream_view(console: Console, decode: Callable[[Sequence[int]], str]) -> Ite
         yield None
         return
     console.print(Text.assemble(("copied", _COPIED), " and ", ("written by the model", _WRITTEN), ":\n"))
-    with Live(console=console, refresh_per_second=12, transient=False) as live:
+    with Live(console=console, auto_refresh=False, transient=False) as live:
         view = StreamView(live, decode)
         try:
             yield view
