@@ -162,6 +162,7 @@ def test_options_reach_the_model(monkeypatch, file, command):
         raise ModelError("enough")
 
     monkeypatch.setattr(ModelEngine, "load", load)
+    file.write_text('{"text": "a"}')
     more = [file.parent / "out"] if command == "batch" else []
     options = ["--model", "m", "--dtype", "bfloat16", "--device", "cpu", "--exact", "bitwise"]
     phrases = None if command == "compare" else file
@@ -390,7 +391,7 @@ def test_an_unknown_model_is_one_line(tmp_path):
 
 
 def batch_files(folder: Path) -> tuple[Path, Path]:
-    (folder / "in.jsonl").write_text('{"text": "a b\\n"}\n{"text": "", "instruction": "x"}\n')
+    (folder / "in.jsonl").write_text('{"text": "a b\\n"}\n{"text": 5, "instruction": "x"}\n')
     return folder / "in.jsonl", folder / "out.jsonl"
 
 
@@ -401,7 +402,7 @@ def test_batch_edits_every_item_and_reports_the_bad_one(engine, tmp_path):
     assert result.exit_code == 3
     assert result.stderr.startswith("2 items, 1 failed: ")
     good, bad = (json.loads(line) for line in out.read_text().splitlines())
-    assert (good["text"], "the text is empty" in bad["error"]) == ("A B\n", True)
+    assert (good["text"], bad["error"]) == ("A B\n", "the item's text is no string")
     again = run("batch", source, out, "-i", "shout")
     assert again.stderr.startswith("2 items, 2 done before, 1 failed")
     assert len(engine.prompts) == 1
@@ -451,6 +452,48 @@ def test_what_the_system_refuses_is_one_line(engine, tmp_path, monkeypatch):
     monkeypatch.setattr("lookupdec.edit.editor.Editor.edit", full)
     result = run("edit", source, "-i", "x")
     assert (result.exit_code, result.stderr) == (2, "error: [Errno 28] No space left on device\n")
+
+
+def test_batch_writes_a_text_where_there_is_none(engine, tmp_path):
+    source, out = batch_files(tmp_path)
+    source.write_text('{"text": "", "path": "hello.py"}\n')
+    engine.answer = "```python\nprint('hello')\n```"
+    assert run("batch", source, out, "-i", "greet the world").exit_code == 0
+    assert json.loads(out.read_text())["text"] == "print('hello')\n"
+    assert engine.prompts[0].startswith("Write a new python file: greet the world")
+
+
+def test_batch_tells_the_first_error_and_how_many_are_like_it(engine, tmp_path):
+    source, out = batch_files(tmp_path)
+    source.write_text('name,age\n{"text": "a", "instruction": 1}\nx,1\n{"text": "a"}\n')
+    result = run("batch", source, out, "-i", "x")
+    assert result.exit_code == 3
+    summary, told = result.stderr.splitlines()
+    assert summary.startswith("4 items, 3 failed")
+    assert told.startswith("the first error, and 1 more like it: line 1 is no JSON: Expecting value")
+
+
+@pytest.mark.parametrize("data", ["# notes\n\nsome text\n", "[1]\n2\n"])
+def test_batch_does_not_start_where_no_line_is_an_object(folder, capsys, data):
+    items = folder / "good.txt"
+    items.write_text(data)
+    assert cli_app.run(["batch", "good.txt", "out.jsonl", "-i", "x", "--model", "none"]) == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line.startswith("error: good.txt holds no items: line 1 is no JSON")
+    assert '{"text": "...", "instruction": "..."}' in line
+    assert not (folder / "out.jsonl").exists()
+
+
+def test_batch_names_fields_once_that_look_like_its_own_and_are_not_read(engine, tmp_path):
+    source, out = batch_files(tmp_path)
+    item = {"text": "a", "lines": [1, 1], "languge": "go", "max_tokens": 5, "lang": "go", "output": "", "task": 1}
+    source.write_text(f"{json.dumps(item)}\n" * 2)
+    result = run("batch", source, out, "-i", "x")
+    assert result.exit_code == 0
+    assert result.stderr.splitlines()[:-1] == [
+        "warning: the field 'languge' of items is not read: is 'language' meant?",
+        "warning: the field 'max_tokens' of items is not read: it is one setting for all of them, or none",
+    ]
 
 
 def test_batch_refuses_a_missing_file_before_loading_a_model(folder, capsys):

@@ -29,7 +29,7 @@ from lookupdec.cli.common import (
 )
 from lookupdec.cli.edit import load_editor
 from lookupdec.cli.show import speed
-from lookupdec.files import read_bytes
+from lookupdec.edit.items import survey
 from lookupdec.stats import Stats
 
 if TYPE_CHECKING:
@@ -62,8 +62,9 @@ def batch_command(  # noqa: PLR0913
     """
     console = error_console()
     with one_line_errors(stopped="stopped: what is finished is kept, run it again to go on"):
-        # Read once here for the count, and for a clear word on a file that cannot be read.
-        count = sum(bool(line.strip()) for line in read_bytes(items).split(b"\n"))
+        count, unread = survey(items)
+        for sentence in unread:
+            console.print(f"warning: {sentence}", markup=False, soft_wrap=True)
         editor = load_editor(
             console, model, templates, dtype=dtype, device=device, exact=exact, phrases=phrases
         )
@@ -79,7 +80,10 @@ def batch_command(  # noqa: PLR0913
                 on_item=show,
                 **generation_settings(temperature, seed, max_new_tokens),
             )
-    console.print(_summary(progress))
+    console.print(_summary(progress), soft_wrap=True)
+    if progress.failed:
+        alike = f", and {progress.alike - 1} more like it" if progress.alike > 1 else ""
+        console.print(f"the first error{alike}: {progress.first_error}", markup=False, soft_wrap=True)
     if progress.failed or progress.incomplete:
         raise typer.Exit(INCOMPLETE)
 
