@@ -114,6 +114,23 @@ def test_standard_input_gives_the_new_text_on_standard_output(engine):
     assert (result.exit_code, result.stdout_bytes) == (0, CHANGED)
 
 
+@pytest.mark.parametrize("command", ["edit", "compare"])
+def test_standard_input_can_be_told_what_it_is(engine, command):
+    for options, language in ((["--path", "src/a.py"], "python"), (["--language", "go"], "go"), ([], "text")):
+        run(command, "-", "-i", "x", *options, stdin=b"")
+        assert engine.prompts[-1].startswith(f"Write a new {language} file: x")
+
+
+def test_a_path_that_is_given_names_the_diff_and_nothing_is_read_from_it(engine, file):
+    engine.finish_reason = "length"
+    result = run("edit", "-", "-i", "x", "--path", "src/a.py", "--json", stdin=TEXT)
+    assert (result.exit_code, json.loads(result.stdout)["path"]) == (3, "src/a.py")
+    engine.finish_reason = "stop"
+    result = run("edit", file, "-i", "x", "--path", "src/a.py", "--in-place")
+    assert (result.exit_code, file.read_bytes()) == (0, CHANGED)
+    assert "--- a/src/a.py" in result.stdout
+
+
 @pytest.mark.parametrize("data", [b"", b"\r\n", b"\xef\xbb\xbf \r\n"])
 def test_an_empty_file_is_written_as_asked(engine, tmp_path, data):
     path = tmp_path / "hello.py"
