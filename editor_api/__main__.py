@@ -7,7 +7,15 @@ from collections.abc import Sequence
 
 from lookupdec.installed import remedy
 
-_NEEDED = ("fastapi", "llguidance", "prometheus_client", "pydantic", "pydantic_settings", "starlette", "uvicorn")
+_NEEDED = (
+    "fastapi",
+    "llguidance",
+    "prometheus_client",
+    "pydantic",
+    "pydantic_settings",
+    "starlette",
+    "uvicorn",
+)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

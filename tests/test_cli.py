@@ -1,10 +1,12 @@
 import json
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+import typer
 from typer.testing import CliRunner
 
 from lookupdec.cli import app as cli_app
@@ -263,7 +265,7 @@ BAD_INPUT = [
     ("latin.txt -i x --encoding klingon", "unknown encoding"),
     (f"{'n' * 300} -i x", "cannot be read"),
     ("a\0b -i x", "cannot be read"),
-    ("good.txt", "Missing option"),
+    ("good.txt", "Missing option '--instruction' / '-i': see lookupdec "),
     ("good.txt -i \t", "instruction is empty"),
     ("good.txt -i x --lines 2:9", "outside the text, which has 3 lines"),
     ("good.txt -i x --lines 3:1", "no range"),
@@ -396,6 +398,18 @@ def test_help_lists_the_commands_without_importing_torch():
         assert name in done.stdout
 
 
+@pytest.mark.parametrize("name", ["edit", "compare", "batch", "lsp", "replay", "verify", ""])
+def test_help_has_every_name_whole_at_80_columns(name, monkeypatch, capsys):
+    monkeypatch.setenv("COLUMNS", "80")
+    cli_app.run([*name.split(), "--help"])
+    shown = capsys.readouterr().out
+    command = typer.main.get_command(app)
+    for parameter in (command.commands[name] if name else command).params:
+        for option in parameter.opts + parameter.secondary_opts:
+            assert re.search(rf"(?<![\w-]){re.escape(option)}(?![\w-])", shown) or option[:1] != "-", option
+    assert "..." not in shown.replace("COMMAND [ARGS]...", "").replace("cp1252, ...", "")
+
+
 def test_an_unknown_model_is_one_line(tmp_path):
     file = tmp_path / "a.txt"
     file.write_bytes(TEXT)
@@ -503,7 +517,15 @@ def test_batch_does_not_start_where_no_line_is_an_object(folder, capsys, data):
 
 def test_batch_names_fields_once_that_look_like_its_own_and_are_not_read(engine, tmp_path):
     source, out = batch_files(tmp_path)
-    item = {"text": "a", "lines": [1, 1], "languge": "go", "max_tokens": 5, "lang": "go", "output": "", "task": 1}
+    item = {
+        "text": "a",
+        "lines": [1, 1],
+        "languge": "go",
+        "max_tokens": 5,
+        "lang": "go",
+        "output": "",
+        "task": 1,
+    }
     source.write_text(f"{json.dumps(item)}\n" * 2)
     result = run("batch", source, out, "-i", "x")
     assert result.exit_code == 0

@@ -60,9 +60,9 @@ def compare_command(  # noqa: PLR0913
     encoding: Encoding = None,
     templates: TemplateFolder = None,
 ) -> None:
-    """Edit FILE twice, by lookup and by plain decoding, and print what each cost. FILE stays as it is.
+    """Edit FILE by lookup and by plain decoding, print what each cost.
 
-    Fails where the two answers differ in float32.
+    FILE stays as it is. Fails where the two answers differ in float32.
     """
     console = error_console()
     with one_line_errors():

@@ -44,7 +44,7 @@ def verify_command(  # noqa: PLR0913
     max_new_tokens: Annotated[int, typer.Option(min=1, help="Longest output.")] = 64,
     as_json: AsJson = False,
 ) -> None:
-    """Decode prompts with plain generate and by lookup, and compare the two token by token.
+    """Compare plain generate with lookup decoding, token by token.
 
     A difference is a near-tie where rounding explains it and a fault otherwise; a fault ends with exit code 1.
     Run it before trusting a new model or a new version of transformers.

@@ -68,7 +68,8 @@ def test_bad_settings_are_one_line(
 
 
 @pytest.mark.parametrize(
-    ("arguments", "name"), [([], "EDITOR_API_PORT: "), (["--port", "x"], "--port: "), (["--port=x"], "--port: ")]
+    ("arguments", "name"),
+    [([], "EDITOR_API_PORT: "), (["--port", "x"], "--port: "), (["--port=x"], "--port: ")],
 )
 def test_a_bad_setting_is_named_as_it_was_given(
     arguments: list[str], name: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
