@@ -14,6 +14,7 @@ from pydantic_settings import CliApp
 
 from editor_api.logs import set_up_logs
 from editor_api.settings import Settings
+from lookupdec.errors import on_command_line
 
 
 def serve(arguments: Sequence[str]) -> int:
@@ -66,5 +67,5 @@ def _where_given(field: str, arguments: Sequence[str]) -> str:
 
 
 def _refuse(reason: str) -> int:
-    sys.stderr.write(f"error: {' '.join(reason.split())}\n")
+    sys.stderr.write(f"error: {on_command_line(reason)}\n")
     return 2

@@ -354,6 +354,15 @@ def test_a_model_that_cannot_be_loaded_is_one_line(folder, capsys, monkeypatch):
     check_refused(capsys, folder, ["edit", "good.txt", "-i", "x"], "error: no such model: choose another")
 
 
+def test_a_remedy_is_spelt_as_on_the_command_line(folder, capsys, monkeypatch):
+    def load(*_args, **_options):
+        raise ModelError("it does not fit: use dtype='bfloat16', a smaller model or device='cpu'")
+
+    monkeypatch.setattr(ModelEngine, "load", load)
+    remedy = "use --dtype bfloat16, a smaller model or --device cpu"
+    check_refused(capsys, folder, ["edit", "good.txt", "-i", "x"], remedy)
+
+
 def test_compare_prints_both_and_whether_they_agree(engine, file):
     result = run("compare", file, "-i", "digits")
     assert result.exit_code == 0

@@ -14,7 +14,7 @@ from rich.console import Console
 
 from lookupdec.edit.region import Region
 from lookupdec.edit.textio import Document, split_lines
-from lookupdec.errors import InputError, LookupDecError
+from lookupdec.errors import InputError, LookupDecError, on_command_line
 from lookupdec.files import read_bytes
 
 BAD_INPUT, INCOMPLETE, INTERRUPTED = 2, 3, 130
@@ -97,7 +97,7 @@ def one_line_errors(stopped: str = "stopped: nothing was written") -> Iterator[N
     except BrokenPipeError:
         raise
     except (LookupDecError, OSError) as error:
-        typer.echo(f"error: {' '.join(str(error).split())}", err=True)
+        typer.echo(f"error: {on_command_line(str(error))}", err=True)
         raise typer.Exit(BAD_INPUT) from error
     except KeyboardInterrupt as error:
         typer.echo(f"\n{stopped}", err=True)
