@@ -412,7 +412,7 @@ def test_help_has_every_name_whole_at_80_columns(name, monkeypatch, capsys):
     monkeypatch.setenv("COLUMNS", "80")
     cli_app.run([*name.split(), "--help"])
     shown = capsys.readouterr().out
-    command = typer.main.get_command(app)
+    command = typer.main.get_group(app)
     for parameter in (command.commands[name] if name else command).params:
         for option in parameter.opts + parameter.secondary_opts:
             assert re.search(rf"(?<![\w-]){re.escape(option)}(?![\w-])", shown) or option[:1] != "-", option
@@ -454,6 +454,27 @@ def test_batch_counts_answers_of_one_token(engine, tmp_path):
     result = run("batch", source, out, "-i", "x")
     assert result.exit_code == 3
     assert "1 tokens · 1.0 tokens per pass" in result.stderr
+
+
+def test_batch_tells_how_far_it_is_where_no_terminal_is(engine, tmp_path, monkeypatch):
+    now = 0.0
+
+    def answer(text: str) -> str:
+        nonlocal now
+        now += 4.0
+        return text
+
+    monkeypatch.setattr("lookupdec.cli.show.perf_counter", lambda: now)
+    source, out = batch_files(tmp_path)
+    source.write_text('{"text": "a b\\n"}\n' * 9)
+    engine.answer = answer
+    result = run("batch", source, out, "-i", "x")
+    assert [line.partition(" · ")[0] for line in result.stderr.splitlines()] == [
+        "4 of 9 items: 20 tokens",
+        "8 of 9 items: 40 tokens",
+        "9 items: 45 tokens",
+    ]
+    assert result.stdout == ""
 
 
 def test_batch_keeps_what_is_finished_on_ctrl_c(engine, tmp_path):

@@ -28,7 +28,7 @@ from lookupdec.cli.common import (
     one_line_errors,
 )
 from lookupdec.cli.edit import load_editor
-from lookupdec.cli.show import speed
+from lookupdec.cli.show import Lines, speed
 from lookupdec.edit.items import survey
 from lookupdec.stats import Stats
 
@@ -80,7 +80,7 @@ def batch_command(  # noqa: PLR0913
                 on_item=show,
                 **generation_settings(temperature, seed, max_new_tokens),
             )
-    console.print(_summary(progress), soft_wrap=True)
+    console.print(_summary(progress, progress.done), soft_wrap=True)
     if progress.failed:
         alike = f", and {progress.alike - 1} more like it" if progress.alike > 1 else ""
         console.print(f"the first error{alike}: {progress.first_error}", markup=False, soft_wrap=True)
@@ -89,9 +89,10 @@ def batch_command(  # noqa: PLR0913
 
 
 @contextmanager
-def _progress_bar(console: Console, count: int) -> Iterator[Callable[[Progress], None] | None]:
+def _progress_bar(console: Console, count: int) -> Iterator[Callable[[Progress], None]]:
     if not console.is_terminal:
-        yield None
+        lines = Lines(console)
+        yield lambda progress: lines(lambda: f"{progress.done} of {_summary(progress, count)}")
         return
     figures = TextColumn("{task.fields[figures]}")
     with Bar(BarColumn(), MofNCompleteColumn(), figures, TimeRemainingColumn(), console=console) as bar:
@@ -99,8 +100,8 @@ def _progress_bar(console: Console, count: int) -> Iterator[Callable[[Progress],
         yield lambda progress: bar.update(task, completed=progress.done, figures=_speed(progress.stats))
 
 
-def _summary(progress: Progress) -> str:
-    parts = [f"{progress.done} items"]
+def _summary(progress: Progress, count: int) -> str:
+    parts = [f"{count} items"]
     for count, what in [
         (progress.resumed, "done before"),
         (progress.failed, "failed"),

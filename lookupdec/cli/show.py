@@ -15,11 +15,47 @@ from lookupdec.stats import Stats
 
 _COPIED, _WRITTEN = "cyan", "bold yellow"
 _REFRESH_SECONDS = 1 / 12
+_SECONDS_A_LINE = 15.0
 _DIFF_STYLES = {"+": "green", "-": "red", "@": "cyan"}
 
 # Control characters as their visible symbols: a file must not be able to drive the terminal.
 _VISIBLE = {code: 0x2400 + code for code in range(32) if chr(code) not in "\t\n"} | {0x7F: 0x2421}
 _VISIBLE |= dict.fromkeys(range(0x80, 0xA0), 0xFFFD)
+
+
+class Lines:
+    """Progress where there is no terminal: a line now and then, and none of what is soon done."""
+
+    def __init__(self, console: Console) -> None:
+        self._console = console
+        self._told = perf_counter()
+
+    def __call__(self, line: Callable[[], str]) -> None:
+        """Print what ``line`` returns, if it is time."""
+        if perf_counter() - self._told >= _SECONDS_A_LINE:
+            self._told = perf_counter()
+            self._console.print(line(), markup=False, soft_wrap=True)
+
+
+class Meter:
+    """What an answer has cost so far.
+
+    Counted here, since a text that is edited in parts has an answer, and so its own counts, for each.
+    """
+
+    def __init__(self) -> None:
+        self._stats = Stats(prefills=0)
+        self._began = perf_counter()
+
+    def add(self, chunk: Chunk) -> None:
+        """Count one chunk."""
+        self._stats.tokens += len(chunk.step.tokens)
+        is_pass = chunk.stats.passes > 0
+        self._stats.passes += is_pass
+        self._stats.prefills += not is_pass and len(chunk.step.tokens)
+
+    def __str__(self) -> str:
+        return speed(self._stats, perf_counter() - self._began)
 
 
 class StreamView:
@@ -33,17 +69,12 @@ class StreamView:
         self._decode = decode
         self._finished: list[Text] = []
         self._line = Text()
-        # Counted here, since a text that is edited in parts has an answer, and so its own counts, for each.
-        self._stats = Stats(prefills=0)
-        self._began = perf_counter()
+        self._meter = Meter()
         self._refreshed = 0.0
 
     def __call__(self, chunk: Chunk) -> None:
         """Show one chunk."""
-        self._stats.tokens += len(chunk.step.tokens)
-        is_pass = chunk.stats.passes > 0
-        self._stats.passes += is_pass
-        self._stats.prefills += not is_pass and len(chunk.step.tokens)
+        self._meter.add(chunk)
         for text, style in self._spans(chunk):
             self._line.append(text.translate(_VISIBLE), style)
         *finished, self._line = self._line.split("\n", allow_blank=True)
@@ -51,7 +82,7 @@ class StreamView:
         now = perf_counter()
         if now - self._refreshed >= _REFRESH_SECONDS:
             self._refreshed = now
-            self._refresh(Group(self._line, Text(speed(self._stats, now - self._began), style="dim")))
+            self._refresh(Group(self._line, Text(str(self._meter), style="dim")))
 
     def close(self) -> None:
         """Leave the unfinished line behind, and no progress line."""
@@ -78,10 +109,12 @@ class StreamView:
 
 
 @contextmanager
-def stream_view(console: Console, decode: Callable[[Sequence[int]], str]) -> Iterator[StreamView | None]:
-    """Give what to call with every chunk; None where ``console`` is no terminal."""
+def stream_view(
+    console: Console, decode: Callable[[Sequence[int]], str]
+) -> Iterator[Callable[[Chunk], None]]:
+    """Give what to call with every chunk; it shows no text where ``console`` is no terminal."""
     if not console.is_terminal:
-        yield None
+        yield _counting(console)
         return
     console.print(Text.assemble(("copied", _COPIED), " and ", ("written by the model", _WRITTEN), ":\n"))
     with Live(console=console, auto_refresh=False, transient=False) as live:
@@ -92,17 +125,32 @@ def stream_view(console: Console, decode: Callable[[Sequence[int]], str]) -> Ite
             view.close()
 
 
+def _counting(console: Console) -> Callable[[Chunk], None]:
+    lines, meter = Lines(console), Meter()
+
+    def count(chunk: Chunk) -> None:
+        meter.add(chunk)
+        lines(lambda: str(meter))
+
+    return count
+
+
 @contextmanager
 def waiting(console: Console, what: str) -> Iterator[Callable[[str, int, int], None]]:
-    """Show that something takes a while; nothing where ``console`` is no terminal.
+    """Show that something takes a while; no more than a line now and then where ``console`` is no terminal.
 
     Gives a function that is told what is being done, how much of it is done, and how much there is.
     """
+
+    def told(part: str, done: int, total: int) -> str:
+        return f"{what}: {part}, {done} of {total}"
+
     if not console.is_terminal:
-        yield lambda *_: None
+        lines = Lines(console)
+        yield lambda *progress: lines(lambda: told(*progress))
         return
     with console.status(what) as status:
-        yield lambda part, done, total: status.update(f"{what}: {part}, {done} of {total}")
+        yield lambda *progress: status.update(told(*progress))
 
 
 def speed(stats: Stats, seconds: float) -> str:

@@ -17,10 +17,10 @@ from lookupdec.files import naming, read_bytes
 _TEXT_FIELDS = ("text", "input")
 _OPTIONS = ("lines", "selection", "language", "path", "context", "prediction")
 _FIELDS = ("id", *_TEXT_FIELDS, "instruction", *_OPTIONS)
-_OF_A_RUN = """
-    allow_incomplete deadline drafting max_new_tokens max_tokens model namespace position_encoding prompt_cache_key return
-    seed session stream stream_options temperature
-""".split()
+_OF_A_RUN = {
+    *("allow_incomplete", "deadline", "drafting", "max_new_tokens", "max_tokens", "model", "namespace"),
+    *("position_encoding", "prompt_cache_key", "return", "seed", "session", "stream", "temperature"),
+}
 """Fields that an edit over HTTP or in Python has and an item has not."""
 _ALIKE = 0.8  # "txt" for text, "languge" for language; not "lang", which data sets have for other ends
 
