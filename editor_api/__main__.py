@@ -1,63 +1,35 @@
-"""``python -m editor_api``: read the settings and serve."""
+"""``python -m editor_api``: the same as the ``editor-api`` command."""
 
 from __future__ import annotations
 
-import contextlib
-import signal
-import socket
 import sys
 from collections.abc import Sequence
 
-from pydantic import ValidationError
-from pydantic_settings import CliApp
+from lookupdec.installed import remedy
 
-from editor_api.logs import set_up_logs
-from editor_api.settings import Settings
+_NEEDED = (
+    "fastapi",
+    "llguidance",
+    "prometheus_client",
+    "pydantic",
+    "pydantic_settings",
+    "starlette",
+    "uvicorn",
+)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Serve until a signal comes; return the exit code."""
+    """Serve until a signal comes; return the exit code: 2 where that is not possible."""
     try:
-        settings = CliApp.run(Settings, cli_args=list(sys.argv[1:] if arguments is None else arguments))
-        # Not before: --help should not wait for web frameworks.
-        from editor_api.server import Server
+        from editor_api.command import serve
 
-        server = Server(settings)
-        if taken := _why_not_free(settings):
-            return _refuse(taken)
-        set_up_logs(settings.log_level)
-    except ValidationError as error:
-        return _refuse("; ".join(_line(item) for item in error.errors()))  # type: ignore[arg-type]
-    except ValueError as error:
-        return _refuse(str(error))
-    with contextlib.suppress(KeyboardInterrupt):
-        signal.signal(signal.SIGTERM, signal.default_int_handler)  # raised again once everything has ended
-        server.run()
-    return _refuse(server.failure) if server.failure else 0
-
-
-def _why_not_free(settings: Settings) -> str:
-    """Say why nothing can listen at the address, "" where something can: the server would tell it late."""
-    family = socket.AF_INET6 if ":" in settings.host else socket.AF_INET
-    with socket.socket(family) as trial:
-        trial.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        try:
-            trial.bind((settings.host, settings.port))
-        except OSError as error:
-            why = error.strerror or str(error)
-            return f"cannot listen at {settings.host}:{settings.port} ({why}): give another --port or --host"
-    return ""
-
-
-def _line(item: dict[str, object]) -> str:
-    place = ".".join(str(part) for part in item["loc"])  # type: ignore[attr-defined]
-    message = str(item["msg"]).removeprefix("Value error, ")
-    return f"--{place.replace('_', '-')}: {message}" if place else message
-
-
-def _refuse(reason: str) -> int:
-    sys.stderr.write(f"error: {' '.join(reason.split())}\n")
-    return 2
+        return serve(sys.argv[1:] if arguments is None else arguments)
+    except ModuleNotFoundError as error:
+        missing = (error.name or "").partition(".")[0]
+        if missing not in _NEEDED:
+            raise
+        sys.stderr.write(f"error: the service needs {missing}: {remedy('api')}\n")
+        return 2
 
 
 if __name__ == "__main__":

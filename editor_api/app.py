@@ -18,7 +18,7 @@ from starlette.responses import Response
 from editor_api.auth import ApiKeys
 from editor_api.embedded import EmbeddedEngine
 from editor_api.engine import Engine, EngineError
-from editor_api.errors import ApiError
+from editor_api.errors import ApiError, no_route
 from editor_api.metrics import Metrics
 from editor_api.middleware import LOCAL_ORIGINS, Bodies, Failures, Guard, Observe, Paths
 from editor_api.routes import applying, edits, filling, llama, openai, page, service
@@ -115,5 +115,7 @@ async def _lifespan(app: FastAPI) -> AsyncGenerator[None, None]:
     await asyncio.to_thread(engine.stop)
 
 
-async def _tell(_: Request, error: Exception) -> Response:
+async def _tell(request: Request, error: Exception) -> Response:
+    if isinstance(error, HTTPException) and error.status_code in (404, 405):
+        error = no_route(error, request.method, request.scope["path"])
     return error_response(error)

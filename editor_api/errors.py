@@ -70,6 +70,15 @@ def bad_value(message: str, param: str | None = None, code: str = "invalid_value
     return ApiError(400, message, code, param=param)
 
 
+def no_route(error: HTTPException, method: str, path: str) -> ApiError:
+    """Return the error for a path that does not exist (404) or does not take a method (405)."""
+    shown = path.encode("ascii", "backslashreplace").decode()[:_LONGEST_ECHO]
+    what = f"there is nothing at {shown}" if error.status_code == 404 else f"{shown} does not take {method}"
+    told = ApiError(error.status_code, f"{what}: /docs shows what there is", _CODES[error.status_code])
+    told.headers |= error.headers or {}
+    return told
+
+
 def as_api_error(error: Exception) -> ApiError:
     """Return how a failure is told. What nobody foresaw is told without its details."""
     if isinstance(error, ApiError):
@@ -116,6 +125,7 @@ def _invalid(error: RequestValidationError) -> ApiError:
     if first["loc"] == ("body",) and first["type"] == "missing":
         return bad_value(_EMPTY, code="invalid_json")
     name = ".".join(place)
-    message = f"{name}: {first['msg']}" if name else _NO_OBJECT
+    told = str(first["msg"]).removeprefix("Value error, ")
+    message = f"{name}: {told}" if name else _NO_OBJECT
     # A name may be anything that was sent; UTF-8 has no lone surrogates.
     return ApiError(422, message[:_LONGEST_ECHO], "invalid_value", param=name[:_LONGEST_ECHO] or None)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable
-from typing import Annotated, Any, Literal, TypeVar
+from typing import Annotated, Any, Literal, TypeVar, get_args
 
 from pydantic import (
     AfterValidator,
@@ -89,14 +89,30 @@ class Lenient(BaseModel):
         return {name: field for name, field in value.items() if field is not None}
 
 
+KindOfText = Literal["text", "input_text", "output_text", "refusal"]
+
+
+def _kind_of_part(value: object) -> object:
+    if isinstance(value, str) and value not in get_args(KindOfText):
+        raise ValueError(f"only text parts are read, such as {{'type': 'text', 'text': ...}}, not {value!r}")
+    return value
+
+
+def _kind_of_text(value: object) -> str:
+    return "list[text]" if isinstance(value, list) else "str"
+
+
 class TextPart(Lenient):
     """A piece of a text in parts."""
 
-    type: Literal["text", "input_text", "output_text", "refusal"] = "text"
+    type: Annotated[KindOfText, BeforeValidator(_kind_of_part)] = "text"
     text: Utf8
 
 
-Text = Utf8 | Parts[TextPart]
+Text = Annotated[
+    Annotated[Utf8, Tag("str")] | Annotated[Parts[TextPart], Tag("list[text]")],
+    Discriminator(_kind_of_text),  # else parts that are wrong are told to be no string
+]
 
 
 def joined(text: Text | None) -> str:

@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     from lookupdec.phrases import PhraseBook
     from lookupdec.policy import CostModel, SurvivalModel
 
+    __version__: str
+
 __all__ = [
     "CopyDrafter",
     "CostModel",
@@ -48,6 +50,10 @@ _HOMES = {
 
 
 def __getattr__(name: str) -> object:
+    if name == "__version__":
+        from lookupdec.installed import own_version
+
+        return own_version()
     if name not in _HOMES:
         raise AttributeError(f"module 'lookupdec' has no attribute {name!r}")
     return getattr(import_module(f"lookupdec.{_HOMES[name]}"), name)

@@ -11,6 +11,10 @@
 Every message is one line that says what is wrong and what to do about it.
 """
 
+import re
+
+_PYTHON_OPTION = re.compile(r"\b(device|dtype|exact)='([^']*)'")
+
 
 class LookupDecError(Exception):
     """Base of every error this package raises on purpose."""
@@ -44,3 +48,8 @@ def first_line(error: BaseException) -> str:
     """Return the first line of an error's message, or its kind where it has none."""
     lines = str(error).strip().splitlines()
     return lines[0] if lines else type(error).__name__
+
+
+def on_command_line(message: str) -> str:
+    """Return a message in one line, with what is written ``device='cpu'`` in Python as the option ``--device cpu``."""
+    return _PYTHON_OPTION.sub(r"--\1 \2", " ".join(message.split()))

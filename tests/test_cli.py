@@ -1,10 +1,12 @@
 import json
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+import typer
 from typer.testing import CliRunner
 
 from lookupdec.cli import app as cli_app
@@ -114,6 +116,23 @@ def test_standard_input_gives_the_new_text_on_standard_output(engine):
     assert (result.exit_code, result.stdout_bytes) == (0, CHANGED)
 
 
+@pytest.mark.parametrize("command", ["edit", "compare"])
+def test_standard_input_can_be_told_what_it_is(engine, command):
+    for options, language in ((["--path", "src/a.py"], "python"), (["--language", "go"], "go"), ([], "text")):
+        run(command, "-", "-i", "x", *options, stdin=b"")
+        assert engine.prompts[-1].startswith(f"Write a new {language} file: x")
+
+
+def test_a_path_that_is_given_names_the_diff_and_nothing_is_read_from_it(engine, file):
+    engine.finish_reason = "length"
+    result = run("edit", "-", "-i", "x", "--path", "src/a.py", "--json", stdin=TEXT)
+    assert (result.exit_code, json.loads(result.stdout)["path"]) == (3, "src/a.py")
+    engine.finish_reason = "stop"
+    result = run("edit", file, "-i", "x", "--path", "src/a.py", "--in-place")
+    assert (result.exit_code, file.read_bytes()) == (0, CHANGED)
+    assert "--- a/src/a.py" in result.stdout
+
+
 @pytest.mark.parametrize("data", [b"", b"\r\n", b"\xef\xbb\xbf \r\n"])
 def test_an_empty_file_is_written_as_asked(engine, tmp_path, data):
     path = tmp_path / "hello.py"
@@ -162,6 +181,7 @@ def test_options_reach_the_model(monkeypatch, file, command):
         raise ModelError("enough")
 
     monkeypatch.setattr(ModelEngine, "load", load)
+    file.write_text('{"text": "a"}')
     more = [file.parent / "out"] if command == "batch" else []
     options = ["--model", "m", "--dtype", "bfloat16", "--device", "cpu", "--exact", "bitwise"]
     phrases = None if command == "compare" else file
@@ -245,7 +265,7 @@ BAD_INPUT = [
     ("latin.txt -i x --encoding klingon", "unknown encoding"),
     (f"{'n' * 300} -i x", "cannot be read"),
     ("a\0b -i x", "cannot be read"),
-    ("good.txt", "Missing option"),
+    ("good.txt", "Missing option '--instruction' / '-i': see lookupdec "),
     ("good.txt -i \t", "instruction is empty"),
     ("good.txt -i x --lines 2:9", "outside the text, which has 3 lines"),
     ("good.txt -i x --lines 3:1", "no range"),
@@ -334,6 +354,15 @@ def test_a_model_that_cannot_be_loaded_is_one_line(folder, capsys, monkeypatch):
     check_refused(capsys, folder, ["edit", "good.txt", "-i", "x"], "error: no such model: choose another")
 
 
+def test_a_remedy_is_spelt_as_on_the_command_line(folder, capsys, monkeypatch):
+    def load(*_args, **_options):
+        raise ModelError("it does not fit: use dtype='bfloat16', a smaller model or device='cpu'")
+
+    monkeypatch.setattr(ModelEngine, "load", load)
+    remedy = "use --dtype bfloat16, a smaller model or --device cpu"
+    check_refused(capsys, folder, ["edit", "good.txt", "-i", "x"], remedy)
+
+
 def test_compare_prints_both_and_whether_they_agree(engine, file):
     result = run("compare", file, "-i", "digits")
     assert result.exit_code == 0
@@ -378,6 +407,18 @@ def test_help_lists_the_commands_without_importing_torch():
         assert name in done.stdout
 
 
+@pytest.mark.parametrize("name", ["edit", "compare", "batch", "lsp", "replay", "verify", ""])
+def test_help_has_every_name_whole_at_80_columns(name, monkeypatch, capsys):
+    monkeypatch.setenv("COLUMNS", "80")
+    cli_app.run([*name.split(), "--help"])
+    shown = capsys.readouterr().out
+    command = typer.main.get_group(app)
+    for parameter in (command.commands[name] if name else command).params:
+        for option in parameter.opts + parameter.secondary_opts:
+            assert re.search(rf"(?<![\w-]){re.escape(option)}(?![\w-])", shown) or option[:1] != "-", option
+    assert "..." not in shown.replace("COMMAND [ARGS]...", "").replace("cp1252, ...", "")
+
+
 def test_an_unknown_model_is_one_line(tmp_path):
     file = tmp_path / "a.txt"
     file.write_bytes(TEXT)
@@ -390,7 +431,7 @@ def test_an_unknown_model_is_one_line(tmp_path):
 
 
 def batch_files(folder: Path) -> tuple[Path, Path]:
-    (folder / "in.jsonl").write_text('{"text": "a b\\n"}\n{"text": "", "instruction": "x"}\n')
+    (folder / "in.jsonl").write_text('{"text": "a b\\n"}\n{"text": 5, "instruction": "x"}\n')
     return folder / "in.jsonl", folder / "out.jsonl"
 
 
@@ -401,7 +442,7 @@ def test_batch_edits_every_item_and_reports_the_bad_one(engine, tmp_path):
     assert result.exit_code == 3
     assert result.stderr.startswith("2 items, 1 failed: ")
     good, bad = (json.loads(line) for line in out.read_text().splitlines())
-    assert (good["text"], "the text is empty" in bad["error"]) == ("A B\n", True)
+    assert (good["text"], bad["error"]) == ("A B\n", "the item's text is no string")
     again = run("batch", source, out, "-i", "shout")
     assert again.stderr.startswith("2 items, 2 done before, 1 failed")
     assert len(engine.prompts) == 1
@@ -413,6 +454,27 @@ def test_batch_counts_answers_of_one_token(engine, tmp_path):
     result = run("batch", source, out, "-i", "x")
     assert result.exit_code == 3
     assert "1 tokens · 1.0 tokens per pass" in result.stderr
+
+
+def test_batch_tells_how_far_it_is_where_no_terminal_is(engine, tmp_path, monkeypatch):
+    now = 0.0
+
+    def answer(text: str) -> str:
+        nonlocal now
+        now += 4.0
+        return text
+
+    monkeypatch.setattr("lookupdec.cli.show.perf_counter", lambda: now)
+    source, out = batch_files(tmp_path)
+    source.write_text('{"text": "a b\\n"}\n' * 9)
+    engine.answer = answer
+    result = run("batch", source, out, "-i", "x")
+    assert [line.partition(" · ")[0] for line in result.stderr.splitlines()] == [
+        "4 of 9 items: 20 tokens",
+        "8 of 9 items: 40 tokens",
+        "9 items: 45 tokens",
+    ]
+    assert result.stdout == ""
 
 
 def test_batch_keeps_what_is_finished_on_ctrl_c(engine, tmp_path):
@@ -451,6 +513,56 @@ def test_what_the_system_refuses_is_one_line(engine, tmp_path, monkeypatch):
     monkeypatch.setattr("lookupdec.edit.editor.Editor.edit", full)
     result = run("edit", source, "-i", "x")
     assert (result.exit_code, result.stderr) == (2, "error: [Errno 28] No space left on device\n")
+
+
+def test_batch_writes_a_text_where_there_is_none(engine, tmp_path):
+    source, out = batch_files(tmp_path)
+    source.write_text('{"text": "", "path": "hello.py"}\n')
+    engine.answer = "```python\nprint('hello')\n```"
+    assert run("batch", source, out, "-i", "greet the world").exit_code == 0
+    assert json.loads(out.read_text())["text"] == "print('hello')\n"
+    assert engine.prompts[0].startswith("Write a new python file: greet the world")
+
+
+def test_batch_tells_the_first_error_and_how_many_are_like_it(engine, tmp_path):
+    source, out = batch_files(tmp_path)
+    source.write_text('name,age\n{"text": "a", "instruction": 1}\nx,1\n{"text": "a"}\n')
+    result = run("batch", source, out, "-i", "x")
+    assert result.exit_code == 3
+    summary, told = result.stderr.splitlines()
+    assert summary.startswith("4 items, 3 failed")
+    assert told.startswith("the first error, and 1 more like it: line 1 is no JSON: Expecting value")
+
+
+@pytest.mark.parametrize("data", ["# notes\n\nsome text\n", "[1]\n2\n"])
+def test_batch_does_not_start_where_no_line_is_an_object(folder, capsys, data):
+    items = folder / "good.txt"
+    items.write_text(data)
+    assert cli_app.run(["batch", "good.txt", "out.jsonl", "-i", "x", "--model", "none"]) == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line.startswith("error: good.txt holds no items: line 1 is no JSON")
+    assert '{"text": "...", "instruction": "..."}' in line
+    assert not (folder / "out.jsonl").exists()
+
+
+def test_batch_names_fields_once_that_look_like_its_own_and_are_not_read(engine, tmp_path):
+    source, out = batch_files(tmp_path)
+    item = {
+        "text": "a",
+        "lines": [1, 1],
+        "languge": "go",
+        "max_tokens": 5,
+        "lang": "go",
+        "output": "",
+        "task": 1,
+    }
+    source.write_text(f"{json.dumps(item)}\n" * 2)
+    result = run("batch", source, out, "-i", "x")
+    assert result.exit_code == 0
+    assert result.stderr.splitlines()[:-1] == [
+        "warning: the field 'languge' of items is not read: is 'language' meant?",
+        "warning: the field 'max_tokens' of items is not read: it is one setting for all of them, or none",
+    ]
 
 
 def test_batch_refuses_a_missing_file_before_loading_a_model(folder, capsys):

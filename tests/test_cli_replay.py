@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import io
 import json
 import sys
 from collections.abc import Sequence
@@ -7,6 +8,7 @@ from pathlib import Path
 
 import pytest
 import typer
+from rich.console import Console
 from typer.testing import CliRunner, Result
 
 import lookupdec.cli.replay as replay_module
@@ -67,6 +69,20 @@ class TestReport:
         assert result.stdout.count("transformers prompt lookup n=2 k=10") == 3
         assert "copy limit" in result.stdout
         assert "context" in result.stdout
+
+    def test_a_terminal_of_80_columns_gets_whole_words_and_no_json(
+        self, monkeypatch: pytest.MonkeyPatch, recorded: list[Trace]
+    ) -> None:
+        terminal = Console(file=io.StringIO(), width=80, force_terminal=True, color_system=None)
+        monkeypatch.setattr(replay_module, "_console", lambda: terminal)
+        recorded *= 20
+        drafters = [f"--drafter={name}" for name in ("lookupdec", "transformers", "vllm", "plain")]
+        result = run(*drafters, "--limit", "40")
+        assert (result.exit_code, result.stdout) == (0, "")
+        assert isinstance(terminal.file, io.StringIO)
+        words = set(terminal.file.getvalue().split())
+        assert {"drafter", "passes", "speed-up", "us/call", "lookupdec", "transformers", "n-gram"} <= words
+        assert json.loads(run("--drafter", "plain", "--json").stdout)
 
     def test_limit_and_alpha_reach_the_figures(self) -> None:
         report = report_of(run("--drafter", "vllm", "--limit", "1", "--alpha", "0.5", "--json"))

@@ -1,15 +1,17 @@
 import io
 import re
+import threading
 
 import pytest
 from rich.console import Console
+from rich.live import Live
 
-from lookupdec.cli.show import print_diff, speed, stream_view, waiting
+from lookupdec.cli.show import StreamView, print_diff, speed, stream_view, waiting
 from lookupdec.edit import Editor
 from lookupdec.edit.engine import Chunk
 from lookupdec.edit.results import total
-from lookupdec.stats import Stats
-from tests.edit.scripted import ScriptedEngine
+from lookupdec.stats import Stats, Step
+from tests.edit.scripted import ScriptedChunk, ScriptedEngine
 
 CYAN, YELLOW = "\x1b[36m", "\x1b[1;33m"
 
@@ -28,7 +30,7 @@ def shown(console: Console) -> str:
 def streamed(engine: ScriptedEngine, text: str, *, refreshed: bool = False) -> str:
     console = terminal()
     with stream_view(console, engine.decode) as view:
-        assert view is not None
+        assert isinstance(view, StreamView)
 
         def show(chunk: Chunk) -> None:
             view(chunk)
@@ -61,6 +63,30 @@ def test_every_line_is_printed_once_above_the_progress(refreshed):
     assert plain_lines(output)[-1] == "the end"
 
 
+def test_no_thread_writes_beside_the_view_and_it_refreshes_twelve_times_a_second(monkeypatch):
+    now, console = 1.0, terminal()
+    monkeypatch.setattr("lookupdec.cli.show.perf_counter", lambda: now)
+    refreshes, threads = 0, threading.active_count()
+    refresh = Live.refresh
+
+    def counted(live: Live) -> None:
+        nonlocal refreshes
+        refreshes += 1
+        refresh(live)
+
+    monkeypatch.setattr(Live, "refresh", counted)
+    with stream_view(console, lambda _ids: "") as view:
+        assert threading.active_count() == threads
+        before = refreshes
+        for number in range(100):
+            view(chunk(f"line {number}\n"))
+            now += 0.01
+        assert 11 <= refreshes - before <= 13
+    assert [line for line in plain_lines(shown(console)) if line[:4] == "line"] == [
+        f"line {number}" for number in range(100)
+    ]
+
+
 def test_a_file_cannot_drive_the_terminal():
     text = "a\x1b]0;title\x07b\x9bc\n"
     output = streamed(ScriptedEngine(text), text)
@@ -75,9 +101,32 @@ def test_a_file_cannot_drive_the_terminal():
 
 def test_nothing_is_shown_where_no_terminal_is():
     console = Console(file=io.StringIO())
-    with stream_view(console, ScriptedEngine().decode) as view, waiting(console, "working"):
-        assert view is None
+    with stream_view(console, ScriptedEngine().decode) as view, waiting(console, "working") as progress:
+        view(chunk("a line\n"))
+        progress("reading", 1, 2)
     assert shown(console) == ""
+
+
+def test_what_takes_long_tells_a_line_now_and_then_where_no_terminal_is(monkeypatch):
+    now = 0.0
+    monkeypatch.setattr("lookupdec.cli.show.perf_counter", lambda: now)
+    console = Console(file=io.StringIO())
+    with stream_view(console, ScriptedEngine().decode) as view, waiting(console, "working") as progress:
+        for _ in range(40):
+            now += 1.0
+            view(chunk("a line\n"))
+            progress("reading", int(now), 40)
+    assert shown(console).splitlines() == [
+        "15 tokens · 1.0 tokens per pass · 1 tok/s",
+        "working: reading, 15 of 40",
+        "30 tokens · 1.0 tokens per pass · 1 tok/s",
+        "working: reading, 30 of 40",
+    ]
+
+
+def chunk(text: str) -> ScriptedChunk:
+    """One token from one pass."""
+    return ScriptedChunk(text, Step((0,), drafted=0, accepted=0, sources=()), Stats(passes=1), None)
 
 
 def test_the_view_ends_cleanly_on_ctrl_c():

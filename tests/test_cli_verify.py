@@ -65,7 +65,7 @@ def break_the_cache(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_sound_model_gives_a_table_and_exit_code_0(
     tiny: LanguageModel, prompts: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("lookupdec.cli.verify._SECONDS_A_LINE", 1e9)
+    monkeypatch.setattr("lookupdec.cli.show._SECONDS_A_LINE", 1e9)
     result = run("--prompts", prompts, "--max-new-tokens", 12)
     assert result.exit_code == 0
     assert result.stdout.startswith("tiny, float32 on cpu, fast passes, transformers ")
@@ -80,7 +80,7 @@ def test_a_sound_model_gives_a_table_and_exit_code_0(
 def test_long_work_tells_how_far_it_is_where_there_is_no_terminal(
     tiny: LanguageModel, prompts: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("lookupdec.cli.verify._SECONDS_A_LINE", 0.0)
+    monkeypatch.setattr("lookupdec.cli.show._SECONDS_A_LINE", 0.0)
     result = run("--prompts", prompts, "--max-new-tokens", 2)
     assert result.stderr.splitlines()[-1] == "8 of 8 runs, 8 identical"
 

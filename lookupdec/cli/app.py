@@ -19,9 +19,9 @@ from lookupdec.installed import own_version
 app = typer.Typer(
     name="lookupdec",
     help="Edit, rewrite and summarise with a language model, by copying: the same output in fewer passes.",
-    no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
+    rich_markup_mode=None,  # its panels cut the names of options at 80 columns
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 app.command("edit")(edit_command)
@@ -49,11 +49,10 @@ def _options(
 
 def run(arguments: Sequence[str] | None = None) -> int:
     """Run one command line and return its exit code; a wrong option is one line, as all bad input is."""
+    given = list(sys.argv[1:] if arguments is None else arguments)
     command = typer.main.get_command(app)
     try:
-        code = command.main(
-            list(sys.argv[1:] if arguments is None else arguments), "lookupdec", standalone_mode=False
-        )
+        code = command.main(given or ["--help"], "lookupdec", standalone_mode=False)
     except typer.Exit as done:
         return done.exit_code
     except typer.Abort:
@@ -63,8 +62,11 @@ def run(arguments: Sequence[str] | None = None) -> int:
         format_message = getattr(error, "format_message", None)
         if format_message is None:
             raise
-        # Asked for nothing, typer has printed the help and has nothing to say.
-        if message := " ".join(format_message().split()):
-            typer.echo(f"error: {message}", err=True)
+        message = " ".join(format_message().split()).removesuffix(".")
+        context = getattr(error, "ctx", None)
+        remedy = f": see {context.command_path} --help" if context is not None else ""
+        typer.echo(f"error: {message}{remedy}", err=True)
+        return 2
+    if not given:
         return 2
     return code if isinstance(code, int) else 0

@@ -28,8 +28,8 @@ from lookupdec.cli.common import (
     one_line_errors,
 )
 from lookupdec.cli.edit import load_editor
-from lookupdec.cli.show import speed
-from lookupdec.files import read_bytes
+from lookupdec.cli.show import Lines, speed
+from lookupdec.edit.items import survey
 from lookupdec.stats import Stats
 
 if TYPE_CHECKING:
@@ -62,8 +62,9 @@ def batch_command(  # noqa: PLR0913
     """
     console = error_console()
     with one_line_errors(stopped="stopped: what is finished is kept, run it again to go on"):
-        # Read once here for the count, and for a clear word on a file that cannot be read.
-        count = sum(bool(line.strip()) for line in read_bytes(items).split(b"\n"))
+        count, unread = survey(items)
+        for sentence in unread:
+            console.print(f"warning: {sentence}", markup=False, soft_wrap=True)
         editor = load_editor(
             console, model, templates, dtype=dtype, device=device, exact=exact, phrases=phrases
         )
@@ -79,15 +80,19 @@ def batch_command(  # noqa: PLR0913
                 on_item=show,
                 **generation_settings(temperature, seed, max_new_tokens),
             )
-    console.print(_summary(progress))
+    console.print(_summary(progress, progress.done), soft_wrap=True)
+    if progress.failed:
+        alike = f", and {progress.alike - 1} more like it" if progress.alike > 1 else ""
+        console.print(f"the first error{alike}: {progress.first_error}", markup=False, soft_wrap=True)
     if progress.failed or progress.incomplete:
         raise typer.Exit(INCOMPLETE)
 
 
 @contextmanager
-def _progress_bar(console: Console, count: int) -> Iterator[Callable[[Progress], None] | None]:
+def _progress_bar(console: Console, count: int) -> Iterator[Callable[[Progress], None]]:
     if not console.is_terminal:
-        yield None
+        lines = Lines(console)
+        yield lambda progress: lines(lambda: f"{progress.done} of {_summary(progress, count)}")
         return
     figures = TextColumn("{task.fields[figures]}")
     with Bar(BarColumn(), MofNCompleteColumn(), figures, TimeRemainingColumn(), console=console) as bar:
@@ -95,8 +100,8 @@ def _progress_bar(console: Console, count: int) -> Iterator[Callable[[Progress],
         yield lambda progress: bar.update(task, completed=progress.done, figures=_speed(progress.stats))
 
 
-def _summary(progress: Progress) -> str:
-    parts = [f"{progress.done} items"]
+def _summary(progress: Progress, count: int) -> str:
+    parts = [f"{count} items"]
     for count, what in [
         (progress.resumed, "done before"),
         (progress.failed, "failed"),

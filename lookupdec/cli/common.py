@@ -14,7 +14,7 @@ from rich.console import Console
 
 from lookupdec.edit.region import Region
 from lookupdec.edit.textio import Document, split_lines
-from lookupdec.errors import InputError, LookupDecError
+from lookupdec.errors import InputError, LookupDecError, on_command_line
 from lookupdec.files import read_bytes
 
 BAD_INPUT, INCOMPLETE, INTERRUPTED = 2, 3, 130
@@ -23,6 +23,13 @@ FileArgument = Annotated[str, typer.Argument(help="The file to edit; - is standa
 Instruction = Annotated[str, typer.Option("--instruction", "-i", help="What to change, in plain words.")]
 Lines = Annotated[
     str | None, typer.Option(help="Rewrite these lines only, counted from 1.", metavar="FIRST:LAST")
+]
+Language = Annotated[
+    str | None, typer.Option(help="What the text is, such as python; as FILE's name says when left out.")
+]
+GivenPath = Annotated[
+    str | None,
+    typer.Option("--path", help="Take FILE for a file of this name: its language, its name in the diff."),
 ]
 ModelName = Annotated[
     str | None, typer.Option(help="A hub id, a folder or a GGUF file; the built-in model when left out.")
@@ -53,23 +60,30 @@ AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """What is to be edited, where it came from, and its bytes."""
+    """What is to be edited, where it came from, its bytes, and the path that its language and its diff go by."""
 
     path: Path | None
     document: Document
     data: bytes
+    given_path: str | None = None
 
     @property
     def name(self) -> str:
         """The name to show."""
         return _name(self.path)
 
+    @property
+    def known_as(self) -> str | None:
+        """The path that the text goes by, None for a text from standard input without one."""
+        return self.given_path or (None if self.path is None else str(self.path))
+
     @classmethod
-    def read(cls, name: str, encoding: str | None) -> Source:
+    def read(cls, name: str, encoding: str | None, given_path: str | None = None) -> Source:
         """Read a file, or standard input for "-". Raises ``FileError``."""
         path = None if name == "-" else Path(name)
         data = sys.stdin.buffer.read() if path is None else read_bytes(path)
-        return cls(path, Document.from_bytes(data, encoding=encoding, name=_name(path)), data)
+        document = Document.from_bytes(data, encoding=encoding, name=_name(path))
+        return cls(path, document, data, given_path)
 
 
 @contextlib.contextmanager
@@ -83,7 +97,7 @@ def one_line_errors(stopped: str = "stopped: nothing was written") -> Iterator[N
     except BrokenPipeError:
         raise
     except (LookupDecError, OSError) as error:
-        typer.echo(f"error: {' '.join(str(error).split())}", err=True)
+        typer.echo(f"error: {on_command_line(str(error))}", err=True)
         raise typer.Exit(BAD_INPUT) from error
     except KeyboardInterrupt as error:
         typer.echo(f"\n{stopped}", err=True)

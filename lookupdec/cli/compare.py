@@ -15,7 +15,9 @@ from lookupdec.cli.common import (
     Encoding,
     ExactMode,
     FileArgument,
+    GivenPath,
     Instruction,
+    Language,
     Lines,
     MaxNewTokens,
     ModelName,
@@ -45,6 +47,8 @@ def compare_command(  # noqa: PLR0913
     file: FileArgument,
     instruction: Instruction,
     lines: Lines = None,
+    language: Language = None,
+    path: GivenPath = None,
     as_json: AsJson = False,
     model: ModelName = None,
     dtype: Dtype = "auto",
@@ -56,19 +60,20 @@ def compare_command(  # noqa: PLR0913
     encoding: Encoding = None,
     templates: TemplateFolder = None,
 ) -> None:
-    """Edit FILE twice, by lookup and by plain decoding, and print what each cost. FILE stays as it is.
+    """Edit FILE by lookup and by plain decoding, print what each cost.
 
-    Fails where the two answers differ in float32.
+    FILE stays as it is. Fails where the two answers differ in float32.
     """
     console = error_console()
     with one_line_errors():
-        source = Source.read(file, encoding)
+        source = Source.read(file, encoding, path)
         check_instruction(instruction)
         request: dict[str, Any] = {
             "text": source.document.text,
             "instruction": instruction,
             "lines": parse_lines(lines, source.document.text),
-            "path": source.path,
+            "language": language,
+            "path": source.known_as,
             "split": False,
         }
         # Both read the whole prompt: neither may start from what the other has read.

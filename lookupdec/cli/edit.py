@@ -17,7 +17,9 @@ from lookupdec.cli.common import (
     Encoding,
     ExactMode,
     FileArgument,
+    GivenPath,
     Instruction,
+    Language,
     Lines,
     MaxNewTokens,
     ModelName,
@@ -50,6 +52,8 @@ def edit_command(  # noqa: PLR0913
     in_place: Annotated[bool, typer.Option("--in-place", help="Write the new text into FILE.")] = False,
     output: Annotated[Path | None, typer.Option(help="Write the new text here.")] = None,
     lines: Lines = None,
+    language: Language = None,
+    path: GivenPath = None,
     as_json: AsJson = False,
     split: Annotated[
         bool,
@@ -75,12 +79,13 @@ def edit_command(  # noqa: PLR0913
 ) -> None:
     """Change FILE as the instruction says, and print the diff.
 
-    The file itself stays as it is unless --in-place is given. With - as FILE, the new text is printed.
+    The file itself stays as it is unless --in-place is given. With - as FILE, the new text is
+    printed; --path or --language say what it is.
     """
     console = error_console()
     with one_line_errors():
         target = _target(file, in_place=in_place, output=output)
-        source = Source.read(file, encoding)
+        source = Source.read(file, encoding, path)
         check_instruction(instruction)
         line_range = parse_lines(lines, source.document.text)
         editor = load_editor(
@@ -91,7 +96,8 @@ def edit_command(  # noqa: PLR0913
                 source.document.text,
                 instruction,
                 lines=line_range,
-                path=source.path,
+                language=language,
+                path=source.known_as,
                 split=split,
                 plain=plain,
                 allow_incomplete=allow_incomplete,
@@ -106,7 +112,7 @@ def edit_command(  # noqa: PLR0913
             console.print(f"the file is longer than the model's context: edited in {result.parts} parts")
         print_warnings(console, result)
         if as_json:
-            typer.echo(json.dumps(result_as_json(result, editor.engine.name, source.name)))
+            typer.echo(json.dumps(result_as_json(result, editor.engine.name, source.known_as or source.name)))
         elif source.path is None and output is None and usable and failure is None:
             write_stdout(new_data)
         else:
@@ -168,7 +174,7 @@ def print_result_diff(console: Console, source: Source, result: EditResult) -> N
     if out.is_terminal and result.diff:
         print_diff(out, result.diff)
         return
-    diff, applies = encoded_diff(source.document, result.text, str(source.path or "text"))
+    diff, applies = encoded_diff(source.document, result.text, source.known_as or "text")
     if not applies and diff:
         console.print(f"the diff is for reading: it is in UTF-8, the file in {source.document.encoding}")
     write_stdout(diff)

@@ -79,9 +79,9 @@ def replay_command(
         Path | None, typer.Option(help="Write speed-up against alpha as a PNG.", metavar="OUT.png")
     ] = None,
 ) -> None:
-    """Count the forward passes a drafter needs on recorded edits, without running a model.
+    """Count the passes a drafter needs on recorded edits, no model run.
 
-    Ends with one JSON line that holds every figure.
+    Where the output is no terminal, it ends with one JSON line that holds every figure.
     """
     with one_line_errors(stopped="stopped"):
         _check(alpha, plot)
@@ -93,11 +93,12 @@ def replay_command(
             drawn = curves(chosen, results, loaded, with_reference=reference, quiet=as_json)
             save_plot(plot, drawn, list(limits.values()))
     best = best_speedup(limits.values(), alpha)
+    console = _console()
     if not as_json:
-        console = _console()
         console.print(results_table(results, alpha, best))
         console.print(sources_table(results))
-    typer.echo(json.dumps(report(traces.name, results, limits, alpha=alpha, with_reference=reference)))
+    if as_json or not console.is_terminal:
+        typer.echo(json.dumps(report(traces.name, results, limits, alpha=alpha, with_reference=reference)))
 
 
 def contenders(names: Sequence[DrafterName], *, past_outputs: bool) -> list[Contender]:
@@ -158,8 +159,8 @@ def results_table(results: Results, alpha: float, best: float) -> Table:
     tokens = next(iter(results.values())).tokens
     title = f"{tokens:,} tokens, alpha {alpha:g}, copy limit {best:.2f}x"
     table = Table(title=title, title_justify="left", box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0))
-    table.add_column("drafter", overflow="fold")
-    columns = ("passes", "drafted", "accepted", "a pass", "cost", "speed-up", "of limit", "us/call")
+    table.add_column("drafter", min_width=len("transformers"))  # the longest word of a name
+    columns = ("passes", "drafted", "accepted", "a pass", "speed-up", "of limit", "us/call")
     for column in columns:
         table.add_column(column, justify="right", no_wrap=True)
     for name, result in results.items():
@@ -169,7 +170,6 @@ def results_table(results: Results, alpha: float, best: float) -> Table:
             f"{result.drafted:,}",
             f"{result.accepted:,}",
             f"{result.tokens_per_pass:.2f}",
-            f"{result.cost(alpha):,.0f}",
             f"{result.speedup(alpha):.2f}x",
             f"{result.speedup(alpha) / best:.0%}",
             f"{result.microseconds_per_proposal:.1f}",

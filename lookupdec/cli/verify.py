@@ -9,7 +9,6 @@ from dataclasses import asdict
 from importlib.metadata import version
 from math import isfinite
 from pathlib import Path
-from time import monotonic
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -20,7 +19,7 @@ from rich.table import Table
 
 from lookupdec.cli.common import AsJson, Device, Dtype, ExactMode, ModelName, error_console, one_line_errors
 from lookupdec.cli.report import stats_as_json
-from lookupdec.cli.show import waiting
+from lookupdec.cli.show import Lines, waiting
 from lookupdec.cli.verify_prompts import read_prompts
 from lookupdec.installed import needs_models
 
@@ -29,7 +28,6 @@ if TYPE_CHECKING:
     from lookupdec.hf.proof import Run
 
 FAULT = 1
-_SECONDS_A_LINE = 15.0
 
 
 def verify_command(  # noqa: PLR0913
@@ -44,7 +42,7 @@ def verify_command(  # noqa: PLR0913
     max_new_tokens: Annotated[int, typer.Option(min=1, help="Longest output.")] = 64,
     as_json: AsJson = False,
 ) -> None:
-    """Decode prompts with plain generate and by lookup, and compare the two token by token.
+    """Compare plain generate with lookup decoding, token by token.
 
     A difference is a near-tie where rounding explains it and a fault otherwise; a fault ends with exit code 1.
     Run it before trusting a new model or a new version of transformers.
@@ -87,7 +85,10 @@ def _for_model(prompt: str | list[dict[str, Any]], model: LanguageModel) -> str 
 @contextmanager
 def _progress_bar(console: Console, count: int) -> Iterator[Callable[[Sequence[Run]], None]]:
     if not console.is_terminal:
-        yield _Lines(console, count)
+        lines = Lines(console)
+        yield lambda runs: lines(
+            lambda: f"{len(runs)} of {count} runs, {_count(runs, 'identical')} identical"
+        )
         return
     found = TextColumn("{task.fields[found]}")
     with Progress(BarColumn(), MofNCompleteColumn(), found, TimeRemainingColumn(), console=console) as bar:
@@ -98,21 +99,6 @@ def _progress_bar(console: Console, count: int) -> Iterator[Callable[[Sequence[R
             bar.update(task, completed=len(runs), found=f"{identical} of {len(runs)} identical")
 
         yield show
-
-
-class _Lines:
-    """Progress where there is no terminal: a line now and then."""
-
-    def __init__(self, console: Console, count: int) -> None:
-        self._console = console
-        self._count = count
-        self._told = monotonic()
-
-    def __call__(self, runs: Sequence[Run]) -> None:
-        if monotonic() - self._told >= _SECONDS_A_LINE:
-            self._told = monotonic()
-            done = f"{len(runs)} of {self._count} runs, {_count(runs, 'identical')} identical"
-            self._console.print(done, markup=False)
 
 
 def _count(runs: Sequence[Run], verdict: str) -> int:

@@ -6,80 +6,50 @@ What an earlier run left is checked against the items, and the run goes on behin
 from __future__ import annotations
 
 import hashlib
-import json
+import re
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
 
 from lookupdec.edit.editor import Editor
+from lookupdec.edit.items import Item, read_items
 from lookupdec.edit.records import Record, encoded, opened
 from lookupdec.edit.results import EditResult, total
-from lookupdec.errors import FileError, InputError, first_line
-from lookupdec.files import naming
+from lookupdec.errors import FileError, InputError
 from lookupdec.stats import Stats
 
-_TEXT_FIELDS = ("text", "input")
 _REMEMBERED_CHARACTERS = 4_000_000
 """About what a rolling cache holds."""
-_OPTIONS = ("lines", "selection", "language", "path", "context", "prediction")
-_FIELDS = ("id", *_TEXT_FIELDS, "instruction", *_OPTIONS)
-
-
-@dataclass(frozen=True, slots=True)
-class _Item:
-    """What counts of an item, as it is and as JSON; ``error`` says why that cannot be edited at all.
-
-    All other columns are their owner's.
-    """
-
-    fields: Mapping[str, Any] = field(default_factory=dict)
-    encoded: bytes = b""
-    error: str = ""
-
-    @classmethod
-    def of(cls, item: object) -> _Item:
-        """Take an item of a program."""
-        if not isinstance(item, Mapping):
-            return cls(error="the item is no mapping of names to values")
-        fields = {name: item[name] for name in _FIELDS if name in item}
-        try:
-            return cls(fields, encoded(fields))
-        except (TypeError, ValueError, RecursionError) as error:
-            return cls(error=f"the item cannot be written as JSON: {first_line(error)}")
-
-    @classmethod
-    def parsed(cls, line: bytes, number: int) -> _Item:
-        """Read a line of a file."""
-        try:
-            item = json.loads(line)
-        except (ValueError, RecursionError) as error:
-            return cls(error=f"line {number} is no JSON: {first_line(error)}")
-        return cls.of(item) if isinstance(item, dict) else cls(error=f"line {number} is no JSON object")
-
-    def digest(self, common: bytes) -> str:
-        """Return what tells whether a result was made from this very item in this very way."""
-        return hashlib.sha256(b"\0".join((self.encoded, self.error.encode(), common))).hexdigest()
+_NUMBERS = re.compile(r"\d+")
 
 
 @dataclass(slots=True)
 class Progress:
-    """How far a run is: items by how they ended, resumed ones among them, and what this run cost."""
+    """How far a run is: items by how they ended, resumed ones among them, and what this run cost.
+
+    ``alike`` errors say the same as the first one, but for numbers.
+    """
 
     done: int = 0
     resumed: int = 0
     failed: int = 0
     incomplete: int = 0
+    first_error: str = ""
+    alike: int = 0
     stats: Stats = field(default_factory=partial(total, ()))
 
     def add(self, record: Record, stats: Stats | None) -> None:
         """Count one item; ``stats`` is None for one that an earlier run did."""
         self.done += 1
         self.resumed += stats is None
-        self.failed += "error" in record
+        if "error" in record:
+            error = str(record["error"])
+            self.failed += 1
+            self.first_error = self.first_error or error
+            self.alike += _NUMBERS.sub("", error) == _NUMBERS.sub("", self.first_error)
         self.incomplete += not record.get("complete", True)
         if stats is not None:
             self.stats = total([self.stats, stats])
@@ -132,7 +102,8 @@ def edit_many(
 ) -> Progress:
     """Edit every item and append its result to the JSONL file ``output``.
 
-    An item has ``text`` (or ``input``) and ``instruction``, or takes the one given here; it may have ``id``
+    An item has ``text`` (or ``input``; where it is empty, one is written) and ``instruction``, or takes the one given
+    here; it may have ``id``
     and what ``Editor.edit`` takes: ``lines``, ``selection``, ``language``, ``path``, ``context``,
     ``prediction``. ``items`` may be a JSONL file. A bad item becomes a result with ``error``, and the rest
     goes on.
@@ -146,9 +117,9 @@ def edit_many(
         raise FileError(f"{output} holds the items: name another file for the results")
     common = _common(editor, instruction, settings)
     progress, past = Progress(), _Past(namespace)
-    with _read(items) as found, opened(output, retry=retry) as results:
+    with read_items(items) as found, opened(output, retry=retry) as results:
         for index, item in enumerate(found):
-            digest = item.digest(common)
+            digest = _digest(item, common)
             record, stats = results.earlier(digest), None
             if record is None:
                 past.remind(editor.engine)
@@ -177,50 +148,24 @@ def _common(editor: Editor, instruction: str | None, settings: Mapping[str, Any]
     )
 
 
+def _digest(item: Item, common: bytes) -> str:
+    """Return what tells whether a result was made from this very item in this very way."""
+    return hashlib.sha256(b"\0".join((item.encoded, item.error.encode(), common))).hexdigest()
+
+
 def _edit(
     editor: Editor,
-    item: _Item,
+    item: Item,
     instruction: str | None,
     namespace: str | None,
     settings: Mapping[str, Any],
 ) -> tuple[Record, Stats]:
     try:
-        text, own_instruction, options = _checked(item, instruction)
+        text, own_instruction, options = item.checked(instruction)
         result = editor.edit(text, own_instruction, namespace=namespace, **options, **settings)
     except InputError as error:
         return {"error": " ".join(str(error).split())}, Stats()
     return _as_record(result), result.stats
-
-
-def _checked(item: _Item, instruction: str | None) -> tuple[str, str, Record]:
-    if item.error:
-        raise InputError(item.error)
-    fields = item.fields
-    text = next((fields[name] for name in _TEXT_FIELDS if name in fields), None)
-    own_instruction = fields.get("instruction", instruction)
-    if not isinstance(text, str):
-        raise InputError('the item has no text: give it as "text"')
-    if not isinstance(own_instruction, str):
-        raise InputError('the item has no instruction: give it as "instruction", or one for all items')
-    if not text.strip():
-        raise InputError("the text is empty: there is nothing to edit")
-    options = {name: fields[name] for name in _OPTIONS if fields.get(name) is not None}
-    for name in ("lines", "selection"):
-        if name in options:
-            options[name] = _pair(name, options[name])
-    for name in ("language", "path", "prediction"):
-        if not isinstance(options.get(name, ""), str):
-            raise InputError(f"the item's {name} is no text")
-    context = options.get("context", [])
-    if not isinstance(context, list) or not all(isinstance(other, str) for other in context):
-        raise InputError("the item's context is no list of texts")
-    return text, own_instruction, options
-
-
-def _pair(name: str, value: object) -> tuple[int, int]:
-    if isinstance(value, list | tuple) and len(value) == 2 and all(type(part) is int for part in value):
-        return value[0], value[1]
-    raise InputError(f"the item's {name} must be two whole numbers")
 
 
 def _as_record(result: EditResult) -> Record:
@@ -236,15 +181,3 @@ def _as_record(result: EditResult) -> Record:
         "passes": result.stats.passes,
         "seconds": round(result.stats.seconds, 3),
     }
-
-
-@contextmanager
-def _read(items: Iterable[Mapping[str, Any]] | Path) -> Iterator[Iterator[_Item]]:
-    """Give the items; one that cannot be read says so itself. Raises ``FileError`` for a file that cannot be."""
-    if not isinstance(items, Path):
-        yield map(_Item.of, items)
-        return
-    with naming(items, "cannot be read"):
-        file = items.open("rb")
-    with file:
-        yield (_Item.parsed(line, number) for number, line in enumerate(file, start=1) if line.strip())

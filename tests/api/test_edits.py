@@ -59,6 +59,15 @@ def test_the_text_is_the_reference_unless_a_prediction_is_given(fake: FakeEngine
     assert [job.expected for job in fake.jobs] == [(text,) for text in expected]
 
 
+@pytest.mark.parametrize("text", ["", " \r\n"])
+def test_where_there_is_no_text_one_is_written(fake: FakeEngine, served: Served, text: str) -> None:
+    fake.answer = "```python\nprint('hello')\n```"
+    result = edit(served, input=text, path="hello.py").json()
+    ending = "\r\n" if "\r" in text else "\n"
+    assert (result["text"], result["complete"]) == (f"print('hello'){ending}", True)
+    assert "Write a new python file" in fake.decode(fake.jobs[0].request.prompt)
+
+
 def test_only_what_is_asked_for_is_returned(served: Served) -> None:
     result = edit(served, **{"return": ["edits"]}).json()
     assert "edits" in result

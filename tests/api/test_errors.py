@@ -166,6 +166,38 @@ def test_unknown_routes_and_methods(lasting: Served) -> None:
         assert answer.json()["error"]["type"] == "invalid_request_error"
 
 
+@pytest.mark.parametrize(
+    ("method", "path", "told"),
+    [
+        ("POST", "/v1/embeddings", "there is nothing at /v1/embeddings: /docs shows what there is"),
+        ("GET", "/v1/edits", "/v1/edits does not take GET: /docs shows what there is"),
+        ("GET", "/a%0A%C3%A9", "there is nothing at /a\n\\xe9: /docs shows what there is"),
+    ],
+)
+def test_an_unknown_route_is_named(lasting: Served, method: str, path: str, told: str) -> None:
+    assert lasting.client.request(method, path).json()["error"]["message"] == told
+
+
+@pytest.mark.parametrize(
+    ("content", "told"),
+    [
+        (
+            [{"type": "text", "text": "a"}, {"type": "image_url", "image_url": {"url": "data:"}}],
+            "only text parts",
+        ),
+        ([{"type": "image", "source": {}}], "only text parts"),
+        ([{"type": "text"}], "messages.0.content.0.text: Field required"),
+        (5, "messages.0.content: Input should be a valid string"),
+    ],
+)
+def test_content_that_is_no_text_is_told(lasting: Served, content: object, told: str) -> None:
+    answer = lasting.client.post(
+        "/v1/chat/completions", json={"messages": [{"role": "user", "content": content}]}
+    )
+    assert answer.status_code == 422
+    assert told in answer.json()["error"]["message"]
+
+
 def test_a_body_too_large_is_refused_whether_or_not_it_says_so(lasting: Served) -> None:
     def parts() -> Iterator[bytes]:
         for _ in range(9):

@@ -67,6 +67,28 @@ def test_bad_settings_are_one_line(
     assert reason in error
 
 
+@pytest.mark.parametrize(
+    ("arguments", "name"),
+    [([], "EDITOR_API_PORT: "), (["--port", "x"], "--port: "), (["--port=x"], "--port: ")],
+)
+def test_a_bad_setting_is_named_as_it_was_given(
+    arguments: list[str], name: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("EDITOR_API_PORT", "abc")
+    assert main(arguments) == 2
+    assert capsys.readouterr().err.startswith(f"error: {name}")
+
+
+@pytest.mark.parametrize("missing", ["pydantic_settings", "fastapi", "uvicorn"])
+def test_without_the_extra_the_command_says_what_installs_it(missing: str) -> None:
+    hidden = f"import sys; sys.modules[{missing!r}] = None; sys.argv = ['editor-api']"
+    code = f"{hidden}; from editor_api.__main__ import main; sys.exit(main())"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=ROOT)
+    assert (done.returncode, done.stdout) == (2, "")
+    told = f'error: the service needs {missing}: pip install -c constraints.txt -e ".[api]" in the checkout\n'
+    assert done.stderr == told
+
+
 @pytest.mark.parametrize("host", ["127.0.0.1", "::1", "localhost", "127.8.8.8"])
 def test_loopback_needs_no_key(host: str) -> None:
     assert Settings(host=host).api_keys_file is None

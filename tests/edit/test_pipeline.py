@@ -1,5 +1,6 @@
 import json
 import random
+import re
 import signal
 import subprocess
 import sys
@@ -13,6 +14,7 @@ import numpy as np
 import pytest
 
 from lookupdec.edit import Editor
+from lookupdec.edit import items as items_module
 from lookupdec.edit.pipeline import edit_many
 from lookupdec.edit.prompts import Templates
 from lookupdec.errors import FileError, InputError
@@ -62,6 +64,26 @@ def test_a_bad_item_is_reported_and_skipped(tmp_path):
     assert "line 2 is no JSON" in found[1]["error"]
     assert (progress.done, progress.failed) == (11, 9)
     assert found[9]["id"] == "\ud801"
+
+
+def documented(section: str) -> set[str]:
+    """Return the fields in a table of docs/batch.md."""
+    text = (Path(__file__).parents[2] / "docs" / "batch.md").read_text().split(f"## {section}\n")[1]
+    cells = [row.split("|")[1] for row in text.partition("\n## ")[0].splitlines() if row.startswith("| `")]
+    return {name for cell in cells for name in re.findall(r"`(\w+)`", cell)}
+
+
+def test_the_documentation_names_every_field(tmp_path):
+    out = tmp_path / "out.jsonl"
+    items: list[dict[str, Any]] = [{"text": 5}, {"text": "a", "instruction": "x"}]
+    edit_many(Editor(ScriptedEngine("a", finish_reason="length")), items, out)
+    assert documented("What comes out") == {name for record in records(out) for name in record}
+    assert documented("What goes in") == set(items_module._FIELDS)
+
+
+def test_null_is_as_good_as_nothing(tmp_path):
+    items = [{"text": None, "input": "a", "instruction": None, "path": None}]
+    assert edit_many(Editor(upper()), items, tmp_path / "o", instruction="x").failed == 0
 
 
 def test_a_common_instruction_fills_in(tmp_path):

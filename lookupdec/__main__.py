@@ -1,0 +1,5 @@
+"""``python -m lookupdec``: the same as the ``lookupdec`` command."""
+
+from lookupdec.cli import main
+
+main()
