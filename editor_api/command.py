@@ -14,13 +14,16 @@ from pydantic_settings import CliApp
 
 from editor_api.logs import set_up_logs
 from editor_api.settings import Settings
-from lookupdec.errors import on_command_line
+from lookupdec.errors import LookupDecError, on_command_line
+from lookupdec.installed import locate
 
 
 def serve(arguments: Sequence[str]) -> int:
     """Serve until a signal comes; return the exit code."""
     try:
         settings = CliApp.run(Settings, cli_args=list(arguments))
+        if settings.model is not None:
+            locate(settings.model)  # what is not there is told at once, not once the service listens
         # Not before: --help should not wait for web frameworks.
         from editor_api.server import Server
 
@@ -30,7 +33,7 @@ def serve(arguments: Sequence[str]) -> int:
         set_up_logs(settings.log_level)
     except ValidationError as error:
         return _refuse("; ".join(_line(item, arguments) for item in error.errors()))  # type: ignore[arg-type]
-    except ValueError as error:
+    except (LookupDecError, ValueError) as error:
         return _refuse(str(error))
     with contextlib.suppress(KeyboardInterrupt):
         signal.signal(signal.SIGTERM, signal.default_int_handler)  # raised again once everything has ended

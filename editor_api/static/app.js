@@ -40,7 +40,13 @@ async function asked(path, options) {
       return await ask(path, options);
     } catch (error) {
       if (error.status !== 401) throw error;
-      await askForKey();
+      const before = at("status").textContent;
+      say("Waiting for a key …");
+      try {
+        await askForKey();
+      } finally {
+        say(before);
+      }
     }
   }
 }
@@ -193,9 +199,10 @@ async function runBoth(body, signal) {
   showStatistics(at("statistics"), own);
   at("statistics-section").hidden = false;
   showChanges(own);
-  say(`Done: ${inWords(own)}. ${own.changed ? inTotal() : "Nothing was changed"}.`);
+  const done = `${own.complete ? "Done" : "Done, but the answer is not complete"}: ${inWords(own)}`;
+  say(`${done}. ${own.changed ? inTotal() : "Nothing was changed"}.`);
   if (!at("compare").checked) return;
-  say(`Done: ${inWords(own)}. Now decoding plainly …`);
+  say(`${done}. Now decoding plainly …`);
   const plainMeter = new Meter();
   const plain = await stream({ ...body, drafting: false }, signal, plainMeter, () => {
     chart.plainRate = plainMeter.rate;
@@ -204,7 +211,7 @@ async function runBoth(body, signal) {
   });
   chart.describe();
   showStatistics(at("statistics"), own, plain);
-  say(`Done: ${inWords(own)}. Plain decoding: ${inWords(plain)}.`);
+  say(`${done}. Plain decoding: ${inWords(plain)}.`);
 }
 
 /** Run once; show is called with the newest spans, at most once a frame, and at the end. Returns the result. */
@@ -269,7 +276,16 @@ function showChanges(result) {
   );
   at("warnings").hidden = !result.warnings.length;
   at("review").hidden = false;
+  review.confirm = result.complete ? undefined : confirmIncomplete;
   review.show(textBox.withEdits(result.edits), at("language").value);
+}
+
+/** Ask whether all of an answer that is not complete is to be accepted. */
+function confirmIncomplete() {
+  const dialog = at("incomplete-dialog");
+  dialog.returnValue = "";
+  dialog.showModal();
+  return new Promise((resolve) => (dialog.onclose = () => resolve(dialog.returnValue === "accept")));
 }
 
 function closeReview() {
@@ -297,7 +313,7 @@ at("form").onsubmit = (event) => {
 };
 at("stop").onclick = stop;
 addEventListener("keydown", (event) => {
-  if (at("key-dialog").open) return; // it has the keyboard, and a run would ask for a key once more
+  if (document.querySelector("dialog[open]")) return; // it has the keyboard; a run would ask for a key once more
   if (event.key === "Enter" && (event.ctrlKey || event.metaKey)) {
     event.preventDefault();
     run();

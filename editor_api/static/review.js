@@ -21,6 +21,7 @@ export class Review {
     this.textBox = textBox;
     this.onChange = onChange;
     this.merge = undefined;
+    this.confirm = undefined; // where set, asked before all changes are accepted at once
     this.showsAll = false; // unchanged lines far from changes, too
     tools.previous.onclick = () => this.#go(-1);
     tools.next.onclick = () => this.#go(1);
@@ -144,8 +145,9 @@ export class Review {
     this.answer.dispatch({ changes: replacement(source, chunk.fromA, chunk.toA, doc, chunk.fromB, chunk.toB) });
   }
 
-  #acceptAll() {
+  async #acceptAll() {
     if (!this.chunks.length) return;
+    if (this.confirm && !(await this.confirm())) return;
     this.textBox.change({ from: 0, to: this.textBox.view.state.doc.length, insert: this.answer.state.doc });
   }
 

@@ -20,9 +20,9 @@ from lookupdec.hf.memory import check_fits
 from lookupdec.hf.models import LanguageModel
 from lookupdec.hf.passes import FixedPasses, Passes
 from lookupdec.hf.quick_linear import prepare_quick
-from lookupdec.hf.source import Source, locate, read
+from lookupdec.hf.source import read
 from lookupdec.hf.watch import CostWatch, usual_cost
-from lookupdec.installed import DEFAULT_MODEL
+from lookupdec.installed import DEFAULT_MODEL, Source, locate
 
 Exact = Literal["auto", "bitwise", "fixed", "fast"]
 """How passes over drafts compute; see ``load``."""

@@ -1,11 +1,9 @@
-"""Find a model on disk or on the hub, and read it. Knows no device and no pass."""
+"""Read a model from the disk or the hub. Knows no device and no pass."""
 
 from __future__ import annotations
 
 import contextlib
 import logging
-from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, Literal
 
 import torch
@@ -23,45 +21,12 @@ from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING_N
 
 from lookupdec.errors import ModelError, first_line
 from lookupdec.hf.default_model import quiet_transformers
+from lookupdec.installed import Source
 
 _HUB_SECONDS = 10.0
 
 _Loaded = tuple[PreTrainedModel, PreTrainedTokenizerBase]
 _log = logging.getLogger(__name__)
-
-
-@dataclass(frozen=True, slots=True)
-class Source:
-    """Where ``from_pretrained`` finds a model: a folder or a hub id, and the GGUF file in it if it is one."""
-
-    place: str
-    gguf_file: str | None = None
-    is_hub_id: bool = False
-
-
-def locate(name: str) -> Source:
-    """Return where a model of this name lies: a file, a folder or the hub. Raises ``ModelError``."""
-    if not name.strip():
-        raise ModelError("the model's name is empty: give a model folder, a .gguf file or a hub id")
-    path = Path(name).expanduser()
-    if path.is_file():
-        if path.suffix.lower() != ".gguf":
-            raise ModelError(
-                f"{name} is a file, but no .gguf file: give a model folder, a .gguf file or a hub id"
-            )
-        return Source(str(path.parent), path.name)
-    if path.is_dir():
-        if not (path / "config.json").is_file():
-            raise ModelError(
-                f"the folder {name} holds no model (no config.json): give the folder that has one"
-            )
-        return Source(str(path))
-    looks_like_a_path = name.startswith((".", "/", "~")) or name.count("/") > 1 or name.endswith(".gguf")
-    if looks_like_a_path:
-        raise ModelError(
-            f"there is no file or folder {name!r}: give a model folder, a .gguf file or a hub id"
-        )
-    return Source(name, is_hub_id=True)
 
 
 def read(source: Source, name: str, dtype: torch.dtype | Literal["auto"]) -> _Loaded:

@@ -55,6 +55,8 @@ def test_flags_win_over_variables(monkeypatch: pytest.MonkeyPatch) -> None:
         (["--api-keys-file", "/no/such/file"], "cannot be read"),
         (["--api-keys-file", os.devnull], "holds no key"),
         (["--phrases", "/no/such/file"], "does not exist"),
+        (["--model", "/no/such/model"], "there is no file or folder '/no/such/model'"),
+        (["--model", str(ROOT / "docs")], "holds no model"),
     ],
 )
 def test_bad_settings_are_one_line(
@@ -222,7 +224,9 @@ def test_prompts_are_kept_as_the_flag_says(tiny_folder: str, megabytes: str, is_
 
 
 def test_a_model_that_cannot_be_loaded_ends_the_service(tmp_path: Path) -> None:
+    (tmp_path / "config.json").write_text("{}")  # told when it is read, not before the service listens
     process = Process("--model", str(tmp_path))
     _, stderr = process.process.communicate(timeout=PATIENCE)
     assert process.process.returncode == 2
-    assert stderr.splitlines()[-1].startswith(f"error: the folder {tmp_path} holds no model")
+    assert '"listening"' in stderr
+    assert stderr.splitlines()[-1].startswith(f"error: cannot load {tmp_path}: ")

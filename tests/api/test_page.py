@@ -146,6 +146,36 @@ def test_changes_are_accepted_and_rejected_one_by_one(here: Tab, fake: FakeEngin
     expect(here.by("review-state")).to_contain_text("No open changes")
 
 
+def test_all_of_an_answer_that_is_not_complete_is_accepted_only_when_confirmed(
+    here: Tab, fake: FakeEngine
+) -> None:
+    write(here, fake, answer="one\n2\n")
+    here.page.get_by_text("Settings").click()
+    here.page.get_by_label("Longest answer").fill("6")
+    here.button("Run").click()
+    expect(here.by("status")).to_contain_text("Done, but the answer is not complete: 6 tokens")
+    dialog = here.page.get_by_role("dialog", name="The answer is not complete")
+    for leave in (here.button("Keep my text").click, lambda: here.page.keyboard.press("Escape")):
+        here.button("Accept all").click()
+        expect(dialog).to_be_visible()
+        assert axe_violations(here) == []
+        leave()
+        expect(dialog).to_be_hidden()
+        assert here.text() == TEXT
+    here.button("Accept all").click()
+    here.button("Accept them").click()
+    expect(here.by("review-state")).to_contain_text("No open changes")
+    assert here.text() == "one\n2\n"
+    # A whole answer is accepted without a question.
+    write(here, fake)
+    here.page.get_by_label("Longest answer").fill("")
+    here.button("Run").click()
+    expect(here.by("status")).to_contain_text("Done: ")
+    here.button("Accept all").click()
+    expect(here.by("review-state")).to_contain_text("No open changes")
+    assert here.text() == NEW
+
+
 def test_everything_works_by_keyboard(here: Tab, fake: FakeEngine) -> None:
     write(here, fake)
     fake.pause_after = 4
@@ -225,7 +255,7 @@ def test_settings_are_sent(here: Tab, fake: FakeEngine) -> None:
     here.page.get_by_label("Seed").fill("7")
     here.page.get_by_label("Show answers that leave something out").uncheck()
     here.button("Run").click()
-    is_done(here)
+    expect(here.by("status")).to_contain_text("Done, but the answer is not complete: ")
     settings = fake.jobs[0].request.settings
     assert (settings["max_new_tokens"], settings["temperature"], settings["seed"]) == (5, 0.5, 7)
     expect(here.by("warnings")).to_be_visible()
@@ -318,6 +348,15 @@ def test_a_run_without_a_key_says_so(browser: Browser, fake: FakeEngine, tmp_pat
     with serving(fake, api_keys_file=keys) as served, tab(browser, served.port) as opened:
         opened.button("Cancel").click()
         expect(opened.page.get_by_role("alert")).to_contain_text("The server needs a key")
+        write(opened, fake)
+        opened.button("Run").click()
+        expect(opened.by("status")).to_have_text("Waiting for a key …")
+        opened.button("Cancel").click()
+        expect(opened.by("status")).to_have_text("")
+        opened.button("Run").click()
+        opened.by("key").fill("right")
+        opened.page.keyboard.press("Enter")
+        is_done(opened)
 
 
 def test_the_page_waits_for_the_model(browser: Browser, fake: FakeEngine, served: Served) -> None:
@@ -398,7 +437,9 @@ def test_the_page_with_the_default_model(browser: Browser, model_served: Served)
         opened.page.get_by_text("Settings").click()
         opened.page.get_by_label("Longest answer").fill("40")
         opened.button("Run").click()
-        expect(opened.by("status")).to_contain_text("Done:", timeout=4 * PATIENCE)
+        expect(opened.by("status")).to_contain_text(
+            "the answer is not complete: 40 tokens", timeout=4 * PATIENCE
+        )
         assert opened.by("answer").locator(".from-file").count() > 0
         assert opened.problems == []
 
