@@ -6,7 +6,7 @@ import pytest
 from rich.console import Console
 from rich.live import Live
 
-from lookupdec.cli.show import StreamView, print_diff, speed, stream_view, waiting
+from lookupdec.cli.show import StreamView, print_diff, speed, stream_view, time_left, waiting
 from lookupdec.edit import Editor
 from lookupdec.edit.engine import Chunk
 from lookupdec.edit.results import total
@@ -122,6 +122,19 @@ def test_what_takes_long_tells_a_line_now_and_then_where_no_terminal_is(monkeypa
         "30 tokens · 1.0 tokens per pass · 1 tok/s",
         "working: reading, 30 of 40",
     ]
+
+
+@pytest.mark.parametrize(
+    ("seconds", "done", "told"),
+    [
+        (30.0, 1, ", about 10 min left"),
+        (30.0, 15, ", about 12 s left"),
+        (30.0, 21, ""),
+        (1.0, 0, ", about 21 s left"),
+    ],
+)
+def test_the_time_that_is_left_is_reckoned_from_what_is_done(seconds, done, told):
+    assert time_left(seconds, done, 21) == told
 
 
 def chunk(text: str) -> ScriptedChunk:

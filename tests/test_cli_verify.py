@@ -2,19 +2,25 @@
 
 from __future__ import annotations
 
+import io
 import json
+import re
 from pathlib import Path
 from typing import Any
 
 import pytest
+from rich.console import Console
 from typer.testing import CliRunner
 
 from lookupdec.cli import verify, verify_prompts
 from lookupdec.cli.app import app
+from lookupdec.cli.verify import _progress_bar
 from lookupdec.errors import FileError, ModelError
 from lookupdec.hf import LanguageModel
 from lookupdec.hf.passes import FixedPasses
+from lookupdec.hf.proof import Run
 from lookupdec.hf.target import ModelTarget
+from lookupdec.stats import Stats
 from tests.hf.tiny import byte_tokenizer, tiny_model
 
 
@@ -83,6 +89,22 @@ def test_long_work_tells_how_far_it_is_where_there_is_no_terminal(
     monkeypatch.setattr("lookupdec.cli.show._SECONDS_A_LINE", 0.0)
     result = run("--prompts", prompts, "--max-new-tokens", 2)
     assert result.stderr.splitlines()[-1] == "8 of 8 runs, 8 identical"
+    assert re.fullmatch(r"4 of 8 runs, 4 identical, about \d+ s left", result.stderr.splitlines()[-5])
+
+
+def test_a_bar_says_how_long_it_still_takes_however_long_a_run_takes(monkeypatch: pytest.MonkeyPatch) -> None:
+    now = 0.0
+    monkeypatch.setattr("lookupdec.cli.verify.perf_counter", lambda: now)
+    console = Console(file=io.StringIO(), force_terminal=True, width=80, color_system=None)
+    with _progress_bar(console, 4) as show:
+        now = 90.0
+        show([Run(0, None, "identical", 1, 0.0, Stats())])
+    assert isinstance(console.file, io.StringIO)
+    assert "1/4 1 identical, about 4 min left" in console.file.getvalue()
+
+
+def test_the_help_says_how_long_it_takes() -> None:
+    assert "minutes" in run("--help").stdout
 
 
 def test_json_is_one_line_with_every_run(tiny: LanguageModel, prompts: Path) -> None:

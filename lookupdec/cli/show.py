@@ -159,6 +159,14 @@ def speed(stats: Stats, seconds: float) -> str:
     return f"{stats.tokens:,} tokens · {stats.tokens_per_pass:.1f} tokens per pass · {rate:.0f} tok/s"
 
 
+def time_left(seconds: float, done: int, count: int) -> str:
+    """Return in words about how long the rest takes, "" where nothing is left."""
+    left = seconds / max(1, done) * (count - done)
+    if done >= count:
+        return ""
+    return f", about {left:.0f} s left" if left < 100 else f", about {left / 60:.0f} min left"
+
+
 def print_diff(console: Console, diff: str) -> None:
     """Print a diff in colour, for a terminal."""
     lines = diff.removesuffix("\n").split("\n")

@@ -9,17 +9,18 @@ from dataclasses import asdict
 from importlib.metadata import version
 from math import isfinite
 from pathlib import Path
+from time import perf_counter
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich import box
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 from rich.table import Table
 
 from lookupdec.cli.common import AsJson, Device, Dtype, ExactMode, ModelName, error_console, one_line_errors
 from lookupdec.cli.report import stats_as_json
-from lookupdec.cli.show import Lines, waiting
+from lookupdec.cli.show import Lines, time_left, waiting
 from lookupdec.cli.verify_prompts import read_prompts
 from lookupdec.installed import needs_models
 
@@ -45,7 +46,8 @@ def verify_command(  # noqa: PLR0913
     """Compare plain generate with lookup decoding, token by token.
 
     A difference is a near-tie where rounding explains it and a fault otherwise; a fault ends with exit code 1.
-    Run it before trusting a new model or a new version of transformers.
+    Run it before trusting a new model or a new version of transformers. Every run writes up to --max-new-tokens twice:
+    in all a few minutes with the default model on a CPU, an hour with a large one. --samples 0 takes half of that.
     """
     console = error_console()
     with one_line_errors(stopped="stopped"):
@@ -84,21 +86,21 @@ def _for_model(prompt: str | list[dict[str, Any]], model: LanguageModel) -> str 
 
 @contextmanager
 def _progress_bar(console: Console, count: int) -> Iterator[Callable[[Sequence[Run]], None]]:
+    began = perf_counter()
+
+    def found(runs: Sequence[Run]) -> str:
+        left = time_left(perf_counter() - began, len(runs), count)
+        return f"{_count(runs, 'identical')} identical{left}"
+
     if not console.is_terminal:
         lines = Lines(console)
-        yield lambda runs: lines(
-            lambda: f"{len(runs)} of {count} runs, {_count(runs, 'identical')} identical"
-        )
+        yield lambda runs: lines(lambda: f"{len(runs)} of {count} runs, {found(runs)}")
         return
-    found = TextColumn("{task.fields[found]}")
-    with Progress(BarColumn(), MofNCompleteColumn(), found, TimeRemainingColumn(), console=console) as bar:
+    # Not rich's column of the time left, which knows none where a run takes half a minute.
+    columns = (BarColumn(), MofNCompleteColumn(), TextColumn("{task.fields[found]}"))
+    with Progress(*columns, console=console) as bar:
         task = bar.add_task("runs", total=count, found="")
-
-        def show(runs: Sequence[Run]) -> None:
-            identical = _count(runs, "identical")
-            bar.update(task, completed=len(runs), found=f"{identical} of {len(runs)} identical")
-
-        yield show
+        yield lambda runs: bar.update(task, completed=len(runs), found=found(runs))
 
 
 def _count(runs: Sequence[Run], verdict: str) -> int:
