@@ -28,7 +28,7 @@ export function showStatistics(dom, result, plain) {
     rows.push([`… ${SOURCES[source] ?? source}`, `${draft_n_accepted} of ${draft_n}`, ...(plain ? ["", ""] : [])]);
   }
   const table = document.createElement("table");
-  if (plain) table.append(caption(result.answer === plain.answer));
+  if (plain) table.append(caption(isSame(result, plain)));
   table.append(section("thead", [head]), section("tbody", rows));
   dom.replaceChildren(table);
 }
@@ -40,6 +40,11 @@ export function inWords({ timings }) {
     `${timings.predicted_n} tokens in ${timings.passes} passes, ${tokensPerPass(timings).toFixed(1)} a pass` +
     (rate ? `, ${rate.toFixed(1)} tokens a second` : "")
   );
+}
+
+/** Behind its end an answer has as many words more as its last pass brought: these are no part of it. */
+function isSame(one, other) {
+  return one.complete && other.complete ? one.text === other.text : one.answer === other.answer;
 }
 
 const tokensPerPass = ({ predicted_n, passes }) => (passes ? (predicted_n - 1) / passes : 1);
@@ -54,9 +59,9 @@ function row(name, timings, plain, read, { better, digits = 0 } = {}) {
   return [name, ...texts, ratio ? `${ratio.toFixed(1)}×` : ""];
 }
 
-function caption(isSame) {
+function caption(same) {
   const dom = document.createElement("caption");
-  dom.textContent = `Plain decoding gave ${isSame ? "the same" : "another"} answer.`;
+  dom.textContent = `Plain decoding gave ${same ? "the same" : "another"} answer.`;
   return dom;
 }
 

@@ -59,7 +59,8 @@ class FakeJob:
         text = self.engine.answer[:limit]
         prompt = len(self.request.prompt)
         stats = Stats(prompt_tokens=prompt, cached_tokens=self.engine.cached, prefill_seconds=0.25)
-        cuts = list(range(0, max(1, len(text)), PASS))
+        size = PASS if self.request.drafting else 1
+        cuts = list(range(0, max(1, len(text)), size))
         for start in cuts:
             while self.passes == self.pause_after and self.stopped is None:
                 await asyncio.sleep(0.005)
@@ -68,8 +69,9 @@ class FakeJob:
             is_last = start == cuts[-1]
             if is_last and self.engine.error is not None:
                 raise self.engine.error
-            part = text[start : start + PASS]
-            step = Step(tuple(map(ord, part)), 2, 1, ("reference", "prompt"))
+            part = text[start : start + size]
+            drafted = ("reference", "prompt") if self.request.drafting else ()
+            step = Step(tuple(map(ord, part)), len(drafted), len(drafted[:1]), drafted)
             stats.add(step)
             stats.verifying_seconds += SECONDS
             self.passes += 1

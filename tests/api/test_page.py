@@ -238,13 +238,24 @@ def test_comparing_runs_plain_decoding_and_draws_its_rate(here: Tab, fake: FakeE
     assert [job.request.drafting for job in fake.jobs] == [True, False]
     expect(here.by("chart").locator(".plain")).to_have_count(1)
     # Events that arrive together tell no time: what counts in the end is the time the service took.
-    rate = f"{PASS / SECONDS:.1f}"
+    rate, plain = f"{PASS / SECONDS:.1f}", f"{1 / SECONDS:.1f}"
     expect(here.by("chart")).to_have_attribute(
-        "aria-label", re.compile(f"; {rate} tokens a second, plain decoding {rate}$")
+        "aria-label", re.compile(f"; {rate} tokens a second, plain decoding {plain}$")
     )
     expect(here.page.get_by_role("caption")).to_have_text("Plain decoding gave the same answer.")
     expect(here.by("now-rate")).to_have_text(rate)
-    expect(here.by("now-plain")).to_have_text(rate)
+    expect(here.by("now-plain")).to_have_text(plain)
+
+
+def test_what_comes_behind_the_end_of_an_answer_makes_no_difference(here: Tab, fake: FakeEngine) -> None:
+    write(here, fake, answer=f"```python\n{NEW}```\nAs you asked.")  # a pass brings more of these words, or less
+    here.by("language").select_option("python")
+    here.page.get_by_label("Compare with plain decoding").check()
+    here.button("Run").click()
+    expect(here.by("status")).to_contain_text("Plain decoding:")
+    assert fake.jobs[0].stopped
+    assert fake.jobs[1].stopped
+    expect(here.page.get_by_role("caption")).to_have_text("Plain decoding gave the same answer.")
 
 
 def test_settings_are_sent(here: Tab, fake: FakeEngine) -> None:
