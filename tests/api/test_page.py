@@ -248,7 +248,9 @@ def test_comparing_runs_plain_decoding_and_draws_its_rate(here: Tab, fake: FakeE
 
 
 def test_what_comes_behind_the_end_of_an_answer_makes_no_difference(here: Tab, fake: FakeEngine) -> None:
-    write(here, fake, answer=f"```python\n{NEW}```\nAs you asked.")  # a pass brings more of these words, or less
+    write(
+        here, fake, answer=f"```python\n{NEW}```\nAs you asked."
+    )  # a pass brings more of these words, or less
     here.by("language").select_option("python")
     here.page.get_by_label("Compare with plain decoding").check()
     here.button("Run").click()
