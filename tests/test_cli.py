@@ -11,6 +11,7 @@ from typer.testing import CliRunner
 
 from lookupdec.cli import app as cli_app
 from lookupdec.cli.app import app
+from lookupdec.edit import Editor
 from lookupdec.edit.engine import ModelEngine
 from lookupdec.errors import ModelError
 from lookupdec.limits import PREFIX_BYTES
@@ -192,6 +193,15 @@ def test_options_reach_the_model(monkeypatch, file, command):
     assert callable(asked.pop("progress"))
     assert asked.pop("phrases") == phrases
     assert asked == {"model": "m", "dtype": "bfloat16", "device": "cpu", "exact": "bitwise"}
+
+
+def test_options_reach_the_model_of_the_language_server(monkeypatch, file):
+    asked: list[tuple[object, dict[str, object]]] = []
+    monkeypatch.setattr(Editor, "load", lambda model, **options: asked.append((model, options)))
+    monkeypatch.setattr("lookupdec.lsp.transport.serve", lambda load, *_arguments, **_options: load())
+    options = ["--model", "m", "--dtype", "bfloat16", "--device", "cpu", "--exact", "fast"]
+    assert run("lsp", *options, "--phrases", file).exit_code == 0
+    assert asked == [("m", {"dtype": "bfloat16", "device": "cpu", "exact": "fast", "phrases": file})]
 
 
 def test_an_encoding_can_be_named(engine, tmp_path):

@@ -18,7 +18,9 @@ import pytest
 from pydantic_settings import CliApp
 
 from editor_api.__main__ import main
+from editor_api.app import embedded_engine
 from editor_api.settings import Settings
+from lookupdec.errors import ModelError
 from tests.api.conftest import TINY
 from tests.api.serving import PATIENCE, chat_body, events, until
 from tests.hf.tiny import byte_tokenizer, tiny_model
@@ -89,6 +91,21 @@ def test_without_the_extra_the_command_says_what_installs_it(missing: str) -> No
     assert (done.returncode, done.stdout) == (2, "")
     told = f'error: the service needs {missing}: pip install -c constraints.txt -e ".[api]" in the checkout\n'
     assert done.stderr == told
+
+
+def test_how_to_load_reaches_the_model(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[tuple[object, dict[str, object]]] = []
+
+    def load(model: object, **options: object) -> None:
+        asked.append((model, options))
+        raise ModelError("enough")
+
+    monkeypatch.setattr("lookupdec.hf.load", load)
+    flags = ["--model", "a/b", "--dtype", "bfloat16", "--device", "cpu", "--exact", "fixed"]
+    engine = embedded_engine(CliApp.run(Settings, cli_args=flags))
+    engine.start()
+    until(lambda: engine.capacity.state == "failed")
+    assert asked == [("a/b", {"dtype": "bfloat16", "device": "cpu", "exact": "fixed"})]
 
 
 @pytest.mark.parametrize("host", ["127.0.0.1", "::1", "localhost", "127.8.8.8"])

@@ -67,6 +67,15 @@ def here(browser: Browser, served: Served) -> Iterator[Tab]:
         assert opened.problems == []
 
 
+@pytest.fixture
+def keyed(browser: Browser, fake: FakeEngine, tmp_path: Path) -> Iterator[Tab]:
+    """The page of a service that has one key, "right"."""
+    keys = tmp_path / "keys"
+    keys.write_text("right\n")
+    with serving(fake, api_keys_file=keys) as served, tab(browser, served.port) as opened:
+        yield opened
+
+
 def write(opened: Tab, fake: FakeEngine, text: str = TEXT, answer: str = NEW) -> None:
     fake.answer = answer
     opened.write(text)
@@ -331,45 +340,37 @@ def test_a_server_that_dies_in_the_middle_of_an_answer_is_told(browser: Browser)
         expect(alert).to_contain_text("The server cannot be reached")
 
 
-def test_the_key_is_asked_for_and_kept_while_the_tab_is_open(
-    browser: Browser, fake: FakeEngine, tmp_path: Path
-) -> None:
-    keys = tmp_path / "keys"
-    keys.write_text("right\n")
-    with serving(fake, api_keys_file=keys) as served, tab(browser, served.port) as opened:
-        dialog = opened.page.get_by_role("dialog", name="This server needs a key")
-        dialog.get_by_label("Key").fill("wrong")
-        dialog.get_by_role("button", name="Use this key").click()
-        expect(dialog).to_contain_text("does not know that key")
-        assert axe_violations(opened) == []
-        dialog.get_by_label("Key").fill("right")
-        opened.page.keyboard.press("Enter")
-        expect(opened.by("status")).to_have_text("Ready: fake")
-        write(opened, fake)
-        opened.button("Run").click()
-        is_done(opened)
-        opened.page.reload()
-        expect(opened.by("status")).to_have_text("Ready: fake")
-        expect(dialog).to_be_hidden()
-        assert opened.page.evaluate("localStorage.length") == 0
-        assert all("401" in problem for problem in opened.problems)
+def test_the_key_is_asked_for_and_kept_while_the_tab_is_open(keyed: Tab, fake: FakeEngine) -> None:
+    dialog = keyed.page.get_by_role("dialog", name="This server needs a key")
+    dialog.get_by_label("Key").fill("wrong")
+    dialog.get_by_role("button", name="Use this key").click()
+    expect(dialog).to_contain_text("does not know that key")
+    assert axe_violations(keyed) == []
+    dialog.get_by_label("Key").fill("right")
+    keyed.page.keyboard.press("Enter")
+    expect(keyed.by("status")).to_have_text("Ready: fake")
+    write(keyed, fake)
+    keyed.button("Run").click()
+    is_done(keyed)
+    keyed.page.reload()
+    expect(keyed.by("status")).to_have_text("Ready: fake")
+    expect(dialog).to_be_hidden()
+    assert keyed.page.evaluate("localStorage.length") == 0
+    assert all("401" in problem for problem in keyed.problems)
 
 
-def test_a_run_without_a_key_says_so(browser: Browser, fake: FakeEngine, tmp_path: Path) -> None:
-    keys = tmp_path / "keys"
-    keys.write_text("right\n")
-    with serving(fake, api_keys_file=keys) as served, tab(browser, served.port) as opened:
-        opened.button("Cancel").click()
-        expect(opened.page.get_by_role("alert")).to_contain_text("The server needs a key")
-        write(opened, fake)
-        opened.button("Run").click()
-        expect(opened.by("status")).to_have_text("Waiting for a key …")
-        opened.button("Cancel").click()
-        expect(opened.by("status")).to_have_text("")
-        opened.button("Run").click()
-        opened.by("key").fill("right")
-        opened.page.keyboard.press("Enter")
-        is_done(opened)
+def test_a_run_without_a_key_says_so(keyed: Tab, fake: FakeEngine) -> None:
+    keyed.button("Cancel").click()
+    expect(keyed.page.get_by_role("alert")).to_contain_text("The server needs a key")
+    write(keyed, fake)
+    keyed.button("Run").click()
+    expect(keyed.by("status")).to_have_text("Waiting for a key …")
+    keyed.button("Cancel").click()
+    expect(keyed.by("status")).to_have_text("")
+    keyed.button("Run").click()
+    keyed.by("key").fill("right")
+    keyed.page.keyboard.press("Enter")
+    is_done(keyed)
 
 
 def test_the_page_waits_for_the_model(browser: Browser, fake: FakeEngine, served: Served) -> None:
@@ -477,55 +478,44 @@ def test_what_is_typed_while_the_answer_comes_is_kept(here: Tab, fake: FakeEngin
     assert here.text() == NEW.replace("2\n", "2 typed\n") + "ten"
 
 
-def test_a_key_that_no_header_holds_is_refused_in_the_dialog(
-    browser: Browser, fake: FakeEngine, tmp_path: Path
-) -> None:
-    keys = tmp_path / "keys"
-    keys.write_text("right\n")
-    with serving(fake, api_keys_file=keys) as served, tab(browser, served.port) as opened:
-        dialog = opened.page.get_by_role("dialog", name="This server needs a key")
-        for wrong in ("“right”", "clé"):
-            dialog.get_by_label("Key").fill(wrong)
-            opened.page.keyboard.press("Enter")
-            expect(dialog).to_contain_text("A key has no such characters")
-        opened.page.reload()
-        expect(dialog).to_be_visible()
-        dialog.get_by_label("Key").fill("right")
-        opened.page.keyboard.press("Enter")
-        expect(opened.by("status")).to_have_text("Ready: fake")
+def test_a_key_that_no_header_holds_is_refused_in_the_dialog(keyed: Tab) -> None:
+    dialog = keyed.page.get_by_role("dialog", name="This server needs a key")
+    for wrong in ("“right”", "clé"):
+        dialog.get_by_label("Key").fill(wrong)
+        keyed.page.keyboard.press("Enter")
+        expect(dialog).to_contain_text("A key has no such characters")
+    keyed.page.reload()
+    expect(dialog).to_be_visible()
+    dialog.get_by_label("Key").fill("right")
+    keyed.page.keyboard.press("Enter")
+    expect(keyed.by("status")).to_have_text("Ready: fake")
 
 
-def test_the_key_goes_to_what_needs_one_alone(browser: Browser, fake: FakeEngine, tmp_path: Path) -> None:
-    keys = tmp_path / "keys"
-    keys.write_text("right\n")
-    with serving(fake, api_keys_file=keys) as served, tab(browser, served.port) as opened:
-        opened.by("key").fill("right")
-        opened.page.keyboard.press("Enter")
-        expect(opened.by("status")).to_have_text("Ready: fake")
-        sent: dict[str, bool] = {}
+def test_the_key_goes_to_what_needs_one_alone(keyed: Tab) -> None:
+    keyed.by("key").fill("right")
+    keyed.page.keyboard.press("Enter")
+    expect(keyed.by("status")).to_have_text("Ready: fake")
+    sent: dict[str, bool] = {}
 
-        def note(request: Request) -> None:
-            sent[request.url.removeprefix(opened.origin)] = "authorization" in request.headers
+    def note(request: Request) -> None:
+        sent[request.url.removeprefix(keyed.origin)] = "authorization" in request.headers
 
-        opened.page.on("request", note)
-        opened.page.reload()
-        expect(opened.by("status")).to_have_text("Ready: fake")
-        assert {path for path, has_key in sent.items() if has_key} == {"v1/models"}
-        assert {"health", "static/examples.json"} <= set(sent)
+    keyed.page.on("request", note)
+    keyed.page.reload()
+    expect(keyed.by("status")).to_have_text("Ready: fake")
+    assert {path for path, has_key in sent.items() if has_key} == {"v1/models"}
+    assert {"health", "static/examples.json"} <= set(sent)
 
 
-def test_the_key_dialog_has_the_keyboard(browser: Browser, fake: FakeEngine, tmp_path: Path) -> None:
-    keys = tmp_path / "keys"
-    keys.write_text("right\n")
-    with serving(fake, api_keys_file=keys) as served, tab(browser, served.port) as opened:
-        expect(opened.by("key")).to_be_focused()
-        expect(opened.by("examples").locator("button").first).to_be_visible()
-        opened.page.evaluate("document.querySelector('#examples button').click()")  # behind the dialog
-        opened.by("key").fill("right")
-        opened.page.keyboard.press("Control+Enter")
-        if opened.by("key").is_visible():
-            expect(opened.by("key")).to_have_value("right")
-            opened.page.keyboard.press("Enter")
-        expect(opened.by("status")).to_have_text("Ready: fake")
-        expect(opened.by("model").locator("option")).to_have_count(2)
-        assert not fake.jobs
+def test_the_key_dialog_has_the_keyboard(keyed: Tab, fake: FakeEngine) -> None:
+    expect(keyed.by("key")).to_be_focused()
+    expect(keyed.by("examples").locator("button").first).to_be_visible()
+    keyed.page.evaluate("document.querySelector('#examples button').click()")  # behind the dialog
+    keyed.by("key").fill("right")
+    keyed.page.keyboard.press("Control+Enter")
+    if keyed.by("key").is_visible():
+        expect(keyed.by("key")).to_have_value("right")
+        keyed.page.keyboard.press("Enter")
+    expect(keyed.by("status")).to_have_text("Ready: fake")
+    expect(keyed.by("model").locator("option")).to_have_count(2)
+    assert not fake.jobs
